@@ -1,0 +1,46 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: runs named checks (commands) and records the evidence; no model. `uv run core/check.py pytest ruff`"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lib import checks, cli, executor, files
+from lib.cli import Call, Tool
+from lib.contract import Json, usage
+from lib.task import Task
+
+TOOL = Tool("check", layer=1, summary="Run named checks in the working folder and keep the evidence.", example="uv run core/check.py pytest ruff --cwd my-project")  # fmt: skip
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="NAME", nargs="+", help="checks of config/checks.yaml, or of --checks FILE")
+    executor.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    path = Path(call.options.checks) if call.options.checks else checks.DEFAULT_FILE
+    if len(set(call.options.names)) != len(call.options.names):
+        usage("a check is named twice")
+    chosen = checks.choose(checks.load(path), call.options.names, str(path))
+
+    def judge(task: Task, out: Path) -> Json:
+        records = [checks.run(check, call.cwd, out / "evidence") for check in chosen]
+        results = checks.summary(records)
+        files.write_json(out / "verification-results.json", results)
+        failed = [r for r in records if not r["passed"] and r["blocking"]]
+        reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}" for r in failed)
+        return {"verdict": "failed" if failed else "done", "reason": reason, "results": results}
+
+    task = executor.read_task(call, Task(action="CHECK"))
+    return executor.run_function(call, "check", task, judge)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

@@ -1,0 +1,1 @@
+"""What the tools share. Modules here import each other, never a tool."""

@@ -1,0 +1,160 @@
+"""Checks that Python itself runs: named commands, with evidence on disk of what was run where and what came out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lib import config, files, process
+from lib.contract import Json, StrataError
+from lib.observability import Timer
+from lib.redact import redact
+from lib.session import now
+
+DEFAULT_FILE = config.CONFIG / "checks.yaml"
+# A command that is not an agent has no use for the agents' login.
+_WITHHELD = re.compile(r"(ANTHROPIC|CLAUDE)_|AGENTIC_GRANT")
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    command: tuple[str, ...]
+    timeout_seconds: float = 600.0
+    blocking: bool = True
+    parser: str = "exit-code"
+    report: str = ""  # of the junit parser: the XML file the command writes, in the folder it runs in
+
+
+def load(path: Path) -> dict[str, Check]:
+    document = config.read(path)
+    data = document.check("checks")
+    table: dict[str, Check] = {}
+    for name, spec in cast(Json, data["checks"]).items():
+        command: Any = spec["command"]
+        words = tuple(command) if isinstance(command, list) else ("sh", "-c", str(command))  # type: ignore[reportUnknownArgumentType]
+        if spec.get("parser") == "junit" and not spec.get("report"):
+            raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
+        table[name] = Check(
+            name,
+            cast(tuple[str, ...], words),
+            float(spec.get("timeout_seconds", 600)),
+            spec.get("blocking", True),
+            spec.get("parser", "exit-code"),
+            spec.get("report", ""),
+        )
+    return table
+
+
+def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:
+    for name in names:
+        if name not in table:
+            raise StrataError("UNKNOWN_CHECK", f"there is no check {name!r} in {where}", f"it has: {', '.join(table)}")
+    return [table[name] for name in names]
+
+
+def run(check: Check, cwd: Path, evidence: Path) -> Json:
+    """Runs one check and returns its record; the full output stays in `evidence`."""
+    output = evidence / f"{check.name}.log"
+    evidence.mkdir(parents=True, exist_ok=True)
+    report = cwd / check.report if check.report else None
+    if report:
+        report.unlink(missing_ok=True)  # an old report must not speak for this run
+    env = {k: v for k, v in os.environ.items() if not _WITHHELD.match(k)}
+    started = now()
+    with Timer() as timer:
+        finished = process.run_command(
+            check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output
+        )
+    text = redact(output.read_text(encoding="utf-8", errors="replace"))
+    files.write_atomic(output, text)
+    errors, note = count_errors(check, finished.exit_code, text, report)
+    if finished.timed_out:
+        errors, note = max(errors, 1), f"still running after {check.timeout_seconds:g} s"
+    return {
+        "name": check.name,
+        "tool": check.parser if check.parser != "exit-code" else check.command[0],
+        "passed": errors == 0,
+        "errors": errors,
+        "blocking": check.blocking,
+        "note": note,
+        "command": list(check.command),
+        "folder": str(cwd),
+        "exit_code": finished.exit_code,
+        "timed_out": finished.timed_out,
+        "started_at": started,
+        "duration_seconds": round(timer.elapsed_seconds(), 3),
+        "output": output.name,
+        "output_sha256": files.sha256(output),
+        **git_state(cwd),
+    }
+
+
+def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> tuple[int, str]:
+    """How many things are wrong. A test run that ran no test proves nothing and is not a pass."""
+    if exit_code == 127:
+        return 1, "the command could not be started"
+    if check.parser == "pytest":
+        return _pytest(exit_code, text)
+    if check.parser == "junit":
+        return _junit(exit_code, report)
+    if check.parser == "ruff":
+        found = re.search(r"Found (\d+) errors?", text)
+        return (int(found[1]), "") if found and exit_code else (int(exit_code != 0), "")
+    if check.parser == "pyright":
+        found = re.search(r"^(\d+) errors?,", text, re.M)
+        if not found:
+            return 1, "no summary line in pyright's output"
+        return max(int(found[1]), int(exit_code != 0)), ""
+    return int(exit_code != 0), ""
+
+
+def _pytest(exit_code: int, text: str) -> tuple[int, str]:
+    if exit_code == 5 or "no tests ran" in text:
+        return 1, "no test ran"
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)", text)}
+    failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
+    if exit_code != 0:
+        return max(failed, 1), "" if failed else f"pytest ended with {exit_code}"
+    passed = counts.get("passed", 0)
+    return (0, f"{passed} passed") if passed else (1, "no test ran: nothing passed")
+
+
+def _junit(exit_code: int, report: Path | None) -> tuple[int, str]:
+    try:
+        root = ElementTree.parse(cast(Path, report)).getroot()
+    except (OSError, ElementTree.ParseError) as error:
+        return 1, f"no readable JUnit report: {error}"
+    suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
+    total = {k: sum(int(s.get(k) or 0) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
+    if total["tests"] - total["skipped"] <= 0:
+        return 1, "no test ran"
+    return max(total["failures"] + total["errors"], int(exit_code != 0)), f"{total['tests']} tests"
+
+
+def git_state(cwd: Path) -> Json:
+    """Which state of the work a check judged. Asks git without its locks, so that a user's own git is never blocked."""
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "--no-optional-locks", "-C", str(cwd), *words], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None  # no git here: the record then says so with a null
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    status = git("status", "--porcelain")
+    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(status) if status is not None else None}
+
+
+def summary(records: list[Json]) -> Json:
+    """The seed's `verification-results.json`."""
+    blocking = sum(r["errors"] for r in records if r["blocking"])
+    warned = any(not r["passed"] for r in records)
+    overall = "FAIL" if blocking else ("WARN" if warned else "PASS")
+    return {"checks": records, "overall": overall if records else "UNVERIFIABLE", "blocking_count": blocking}

@@ -1,0 +1,368 @@
+"""The edge every tool shares: arguments in; events, signals, one document and an exit code out. A tool hands its `main` to `run`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lib import depth as depths
+from lib import grant, keeper, observability, process
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.session import SESSION_VARIABLE, Session, open_session
+
+DRIVERS = ("live", "replay", "record")
+DRIVER_VARIABLE = "AGENTIC_DRIVER"
+LAYER_NAMES = {0: "spawn", 1: "exec", 2: "orch", 3: "coord", 4: "campaign"}
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    layer: int
+    summary: str
+    example: str
+
+
+@dataclass
+class Call:
+    """One run of one tool: what it was asked, where it works, and how it reaches the layer below."""
+
+    tool: Tool
+    options: argparse.Namespace
+    depth: depths.Depth
+    driver: str
+    cwd: Path
+    label: str
+    trace_id: str
+    grant: grant.Grant | None
+    artifact: Path | None = None  # what the final signal points at
+    timer: observability.Timer = field(default_factory=observability.Timer)
+    _session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            raise StrataError("INTERNAL", "the session was used before it was opened")
+        return self._session
+
+    @property
+    def session_dir(self) -> Path | None:
+        return self._session.folder if self._session else None
+
+    def open_session(self, topic: str, label: str) -> Session:
+        """From here on everything this tool does is on disk, and its end is signalled under `label`."""
+        inherited = os.environ.get(SESSION_VARIABLE)
+        asked = self.options.session_dir
+        if self.grant and inherited and asked and Path(asked).resolve() != Path(inherited).resolve():
+            raise StrataError("WIDENING_REFUSED", "an agent cannot start work in another session", "leave out --session-dir")
+        self._session = open_session(asked, self.options.session_base, topic, observability.get_trace_id() or "")
+        self.label = label
+        self.trace_id = observability.propagate_trace_id(self._session.folder)
+        os.environ[SESSION_VARIABLE] = str(self._session.folder)
+        self.report("started")
+        return self._session
+
+    def event(self, stage: str, status: str, detail: Json | str | None = None, elapsed_ms: int | None = None) -> None:
+        layer = LAYER_NAMES[self.tool.layer]
+        observability.emit_event(layer, stage, status, detail=detail, elapsed_ms=elapsed_ms)
+        seconds = elapsed_ms / 1000 if elapsed_ms is not None else None
+        observability.write_live_report(self.session_dir, layer, stage, status, elapsed_seconds=seconds, detail=detail)
+
+    def report(self, status: str, detail: Json | str | None = None) -> None:
+        self.event(self.label, status, detail, None if status == "started" else self.timer.elapsed_ms())
+
+    def child_flags(self) -> list[str]:
+        """What is passed down unchanged."""
+        options = self.options
+        flags = ["--output-format", "json", "--max-depth", str(self.depth.maximum), "--cwd", str(self.cwd)]
+        flags += ["--driver", self.driver, "--session-dir", str(self.session.folder)]
+        for name in ("model", "fixtures", "permission_mode"):
+            if getattr(options, name, None):
+                flags += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+        for name in ("accept_drift", "inherit_settings"):
+            if getattr(options, name, False):
+                flags.append(f"--{name.replace('_', '-')}")
+        return flags
+
+    def child_env(self, **changes: str) -> dict[str, str]:
+        env = observability.build_child_env_with_trace(self.depth.current, self.trace_id)
+        env[depths.MAX_DEPTH_VARIABLE] = str(self.depth.maximum)
+        env[DRIVER_VARIABLE] = self.driver
+        env[SESSION_VARIABLE] = str(self.session.folder)
+        return env | changes
+
+    def call(
+        self, tool: str, arguments: Sequence[str], *, env: dict[str, str] | None = None, **options: Any
+    ) -> process.ToolResult:
+        return process.call_tool(
+            self.tool.layer,
+            tool,
+            [*arguments, *self.child_flags()],
+            env=env or self.child_env(),
+            on_line=observability.relay,
+            **options,
+        )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        usage(message, f"try: {self.prog} --help")
+
+
+def positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number above 0")
+    return value
+
+
+def count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def _parser(tool: Tool) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"uv run core/{tool.name}.py",
+        description=tool.summary,
+        epilog=f"example:\n  {tool.example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", metavar="TIER", help="low-tier, medium-tier, high-tier (config/models.yaml), or a model id")
+    add("--output-format", choices=("text", "json"), default="text", help="KEY=value lines, or one JSON document")
+    add("--cwd", metavar="DIR", help="the folder agents work in (default: where you stand)")
+    add("--max-depth", type=count, metavar="N", help="how deep agents may start agents")
+    add("--current-depth", type=count, metavar="D", help=argparse.SUPPRESS)
+    add("--session-dir", metavar="DIR", help="the session folder to work in; made if it is not there")
+    add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
+    add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
+    add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
+    add("--accept-drift", action="store_true", help="replay even where the prompt differs from the recorded one")
+    return parser
+
+
+def run(
+    tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json]
+) -> NoReturn:
+    """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process."""
+    keeper.become_subreaper()
+    _install_signals(tool.layer)
+    keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
+    call: Call | None = None
+    try:
+        parser = _parser(tool)
+        arguments(parser)
+        call = _read_call(tool, parser)
+        document = main(call)
+    except StrataError as error:
+        document = error_document(tool, error)
+    except KeyboardInterrupt:
+        document = error_document(tool, Interrupted())
+    except OSError as error:
+        document = error_document(tool, _system_error(error))
+    except Exception as error:  # the last resort: every tool promises a code and one clear error, never a traceback
+        document = error_document(tool, _unexpected(error, call))
+    process.stopping.set()
+    keeper.end_descendants(ask_seconds=0.2)
+    code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
+    if call and call.session_dir:
+        _leave_word(call, code, document)
+    _print(document, _format(call))
+    if code != ExitCode.SUCCESS and document.get("error"):
+        _print_error(document["error"])
+    sys.stdout.flush()
+    sys.exit(int(code))
+
+
+def error_document(tool: Tool, error: StrataError) -> Json:
+    code = int(error.exit_code)
+    return {"tool": tool.name, "status": STATUS[code], "exit_code": code, "error": error.document()}
+
+
+def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
+    options = parser.parse_args()
+    current_grant = grant.inherited()
+    cwd = Path(options.cwd or ".").absolute()
+    if not cwd.is_dir():
+        usage(f"--cwd {options.cwd}: there is no such folder")
+    if options.cwd:
+        grant.check(current_grant, folders=(cwd,))
+    inherited = os.environ.get(DRIVER_VARIABLE)
+    if inherited is not None and inherited not in DRIVERS:
+        raise StrataError("BAD_ENVIRONMENT", f"{DRIVER_VARIABLE} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
+    if current_grant and inherited and options.driver and options.driver != inherited:
+        raise StrataError("WIDENING_REFUSED", f"an agent run with {inherited} asked for {options.driver}", "leave out --driver")
+    return Call(
+        tool=tool,
+        options=options,
+        depth=depths.from_environment(tool.layer, options.current_depth, options.max_depth),
+        driver=options.driver or inherited or "live",
+        cwd=cwd,
+        label=tool.name,
+        trace_id=observability.get_trace_id() or "",
+        grant=current_grant,
+    )
+
+
+def _install_signals(layer: int) -> None:
+    asked = 0.0
+
+    def handler(number: int, _frame: object) -> None:
+        nonlocal asked
+        if process.stopping.is_set():
+            # uv passes on what the terminal already sent: only a second, later Ctrl-C means "now".
+            if number == signal.SIGINT and asked and time.monotonic() - asked > 1.0:
+                keeper.end_descendants()
+                os._exit(int(ExitCode.INTERRUPTED))
+            return
+        asked = time.monotonic()
+        process.stopping.set()
+        if process.stop_softly:
+            process.stop_softly()
+            return
+        raise Interrupted(f"stopped by {signal.Signals(number).name}")
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, handler)
+
+
+def _parent_is_gone(layer: int) -> None:
+    """Ends this tool the usual way; if that does not work in time, the other way."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(process.grace_seconds(layer))
+    keeper.end_descendants()
+    os._exit(int(ExitCode.INTERRUPTED))
+
+
+def _system_error(error: OSError) -> StrataError:
+    where = f" ({error.filename})" if error.filename else ""
+    return StrataError(
+        "SYSTEM_ERROR", f"{error.strerror or error}{where}", "check the path, its permissions and the free space"
+    )
+
+
+def _unexpected(error: Exception, call: Call | None) -> StrataError:
+    text = "".join(traceback.format_exception(error))
+    folder = call.session_dir if call else None
+    if folder:
+        log = folder / "strata.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        descriptor, name = tempfile.mkstemp(prefix="strata-", suffix=".log")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        log = Path(name)
+    return StrataError("INTERNAL", f"{type(error).__name__}: {error}", f"this is a bug; the traceback is in {log}")
+
+
+def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
+    """The signal and the last live-report line of this tool, on success and on failure alike."""
+    status = {ExitCode.SUCCESS: "success", ExitCode.NEEDS_REFINEMENT: "needs-refinement"}.get(code, "fail")
+    if code == ExitCode.PARTIAL_SUCCESS:
+        status = "success"  # the work is there; how much of it, the manifest tells
+    elif code == ExitCode.NEEDS_ESCALATION:
+        status = "needs-refinement"
+    error = document.get("error")
+    try:
+        call.report(STATUS[code], {"code": error["code"]} if error else None)
+        if code != ExitCode.HUMAN_INPUT:
+            observability.signal_completion(
+                call.session_dir,
+                LAYER_NAMES[call.tool.layer],
+                call.label,
+                status,
+                call.artifact,
+                call.trace_id,
+                call.timer.elapsed_seconds(),
+            )
+    except OSError as problem:  # a full disk must not hide how the tool itself ended
+        observability.emit_event("monitor", call.label, "signal-not-written", detail=str(problem))
+
+
+def _format(call: Call | None) -> str:
+    if call:
+        return call.options.output_format
+    return "json" if "json" in sys.argv and "--output-format" in sys.argv or "--output-format=json" in sys.argv else "text"
+
+
+def _print(document: Json, output_format: str) -> None:
+    if output_format == "json":
+        text = json.dumps(document, ensure_ascii=False)
+    elif sys.stdout.isatty():
+        text = readable(document)
+    else:
+        text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in document.items())
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; the exit code still counts
+
+
+def _value(value: Any) -> str:
+    """A value on one line: plain where it is plain, JSON where it is not."""
+    if isinstance(value, str) and "\n" not in value and "\r" not in value and value[:1] not in ('"', "{", "["):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def readable(document: Json) -> str:
+    """For a person: the answer or the stages first, then what it cost and where it is."""
+    lines: list[str] = []
+    if document.get("result"):
+        lines += [str(document["result"]), ""]
+    for stage in document.get("stages", []):
+        mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
+        note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
+        lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
+    for key in ("status", "verdict", "cost_usd", "turns", "duration_seconds", "confinement", "session_dir", "attempt_dir", "next"):
+        if document.get(key) not in (None, ""):
+            lines.append(f"{key.replace('_', ' ')}: {document[key]}")
+    return "\n".join(lines)
+
+
+def _print_error(error: Json) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"error: {error['message']}\n" + (f"  → {error['hint']}\n" if error.get("hint") else ""))
+    else:
+        sys.stderr.write(json.dumps({"status": "error", "error": error}, ensure_ascii=False) + "\n")
+    sys.stderr.flush()
+
+
+def keyword(pairs: Sequence[str], flag: str) -> dict[str, str]:
+    """`--input name=value` flags as a table."""
+    table: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            usage(f"{flag} takes name=value, not {pair!r}")
+        table[name] = value
+    return table
+
+
+def read_text(path: str, what: str) -> str:
+    """A text file named on the command line; `-` is stdin."""
+    try:
+        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise StrataError("FILE_UNREADABLE", f"{what} {path}: {error.strerror}", "check the path") from None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise StrataError("FILE_UNREADABLE", f"{what} {path} is not UTF-8 text", "convert it first") from None
+
+

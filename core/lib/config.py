@@ -1,0 +1,93 @@
+"""Reading YAML: whole, without duplicate keys, checked against its schema, with the file and line in every error."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from lib import schemas
+from lib.contract import HOUSE, Json, StrataError
+
+CONFIG = HOUSE / "config"
+
+
+class ConfigError(StrataError):
+    def __init__(self, file: Path, line: int, message: str, hint: str = "") -> None:
+        place = f"{file}:{line}" if line else str(file)
+        super().__init__("BAD_CONFIG", f"{place}: {message}", hint)
+
+
+class Document:
+    """A YAML file and where each part of it stands."""
+
+    def __init__(self, file: Path, text: str, first_line: int = 1) -> None:
+        self.file = file
+        self.first_line = first_line
+        try:
+            self.node = cast(Any, yaml.compose(text, Loader=yaml.SafeLoader))
+            self._no_duplicates(self.node)
+            self.data: Any = yaml.safe_load(text)
+        except yaml.MarkedYAMLError as error:
+            line = first_line + (error.problem_mark.line if error.problem_mark else 0)
+            raise ConfigError(file, line, f"not valid YAML: {error.problem or error}") from None
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(file, 0, f"not valid YAML: {error}") from None
+
+    def _no_duplicates(self, node: Any) -> None:
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in cast(list[tuple[Any, Any]], node.value):
+                if key.value in seen:
+                    raise ConfigError(self.file, self.first_line + key.start_mark.line, f"the key {key.value!r} stands twice")
+                seen.add(key.value)
+                self._no_duplicates(value)
+        elif isinstance(node, yaml.SequenceNode):
+            for value in cast(list[Any], node.value):
+                self._no_duplicates(value)
+
+    def line(self, path: list[Any]) -> int:
+        """The line of the deepest part of `path` that exists."""
+        node = self.node
+        line = node.start_mark.line if node else 0
+        for part in path:
+            if isinstance(node, yaml.MappingNode):
+                pair = next(((k, v) for k, v in cast(Any, node.value) if k.value == str(part)), None)
+                if not pair:
+                    break
+                line, node = pair[0].start_mark.line, pair[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(cast(Any, node.value)):
+                node = cast(Any, node.value)[part]
+                line = node.start_mark.line
+            else:
+                break
+        return line + self.first_line
+
+    def error(self, path: list[Any], message: str, hint: str = "") -> ConfigError:
+        return ConfigError(self.file, self.line(path), message, hint)
+
+    def check(self, schema_name: str) -> Json:
+        for path, message in schemas.problems(self.data, schemas.load(schema_name)):
+            raise self.error(path, f"{schemas.pointer(path)}: {message}", f"the format is in config/schemas/{schema_name}.json")
+        return cast(Json, self.data)
+
+
+def read(file: Path) -> Document:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(file, 0, f"cannot be read: {error}") from None
+    return Document(file, text)
+
+
+@cache
+def model_id(tier: str) -> str:
+    """A tier's model from config/models.yaml; anything that is not a tier is a model id and passes through."""
+    tiers = read(CONFIG / "models.yaml").data.get("tiers", {})
+    if tier in tiers:
+        return str(tiers[tier])
+    if tier.endswith("-tier"):
+        raise StrataError("UNKNOWN_MODEL", f"there is no tier {tier!r}", f"the tiers are: {', '.join(tiers)}")
+    return tier

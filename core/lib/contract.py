@@ -1,0 +1,86 @@
+"""The words every tool agrees on: exit codes, statuses, and the one exception that carries them."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NoReturn
+
+Json = dict[str, Any]
+
+CORE = Path(__file__).resolve().parent.parent
+HOUSE = CORE.parent
+
+# The inline block of every tool; a test keeps the tools equal to it and to each other.
+ENVIRONMENT_PREFIX = "AGENTIC_"
+
+
+class ExitCode(IntEnum):
+    SUCCESS = 0
+    FAILURE = 1
+    DEPTH_EXCEEDED = 2
+    HUMAN_INPUT = 3
+    NEEDS_REFINEMENT = 10
+    NEEDS_ESCALATION = 11
+    PARTIAL_SUCCESS = 12
+    INTERRUPTED = 20
+    TIMEOUT = 21
+
+
+STATUS: dict[int, str] = {
+    ExitCode.SUCCESS: "success",
+    ExitCode.FAILURE: "failure",
+    ExitCode.DEPTH_EXCEEDED: "depth-exceeded",
+    ExitCode.HUMAN_INPUT: "human-input",
+    ExitCode.NEEDS_REFINEMENT: "needs-refinement",
+    ExitCode.NEEDS_ESCALATION: "needs-escalation",
+    ExitCode.PARTIAL_SUCCESS: "partial",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TIMEOUT: "timeout",
+}
+
+
+class StrataError(Exception):
+    """Something a user can act on: what happened, what to do, and how the tool must exit."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        hint: str = "",
+        exit_code: ExitCode = ExitCode.FAILURE,
+        detail: Json | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+        self.detail = detail or {}
+
+    def document(self) -> Json:
+        error: Json = {"code": self.code, "message": self.message}
+        if self.hint:
+            error["hint"] = self.hint
+        return error | self.detail
+
+
+class Interrupted(StrataError):
+    def __init__(self, message: str = "interrupted") -> None:
+        super().__init__(
+            "INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED
+        )
+
+
+def usage(message: str, hint: str = "") -> NoReturn:
+    raise StrataError("USAGE", message, hint or "see --help")
+
+
+def finite_cost(value: Any) -> float | None:
+    """A reported cost, or None when it says nothing. NaN, infinite or negative money is refused, not believed."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise StrataError("BAD_COST", f"a cost must be a finite number of at least 0, not {value!r}")
+    return float(value)

@@ -1,0 +1,71 @@
+"""How spawn gets its answer. A driver turns a `Request` into an `Answer`; nothing above spawn can tell which one did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lib.contract import ExitCode, Json
+
+
+@dataclass(frozen=True)
+class Request:
+    """One agent session to be had."""
+
+    agent: str
+    prompt: str
+    system_prompt: str
+    model: str
+    tools: tuple[str, ...]
+    permission_mode: str
+    cwd: Path
+    out: Path
+    session: Path
+    attempt: Path
+    write_dirs: tuple[Path, ...]
+    read_dirs: tuple[Path, ...]
+    env: dict[str, str]
+    timeout_seconds: float
+    schema: Json | None = None
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    resume_id: str | None = None
+    inherit_settings: bool = False
+    on_event: Callable[[str, Json], None] = lambda status, detail: None
+
+
+@dataclass
+class Answer:
+    """How the session went, whichever driver it came from."""
+
+    exit_code: ExitCode = ExitCode.FAILURE
+    error: Json | None = None
+    result: str = ""
+    structured_output: Any = None
+    cost_usd: float | None = None
+    cost_source: str = "unknown"  # reported, replayed or unknown
+    usage: Json = field(default_factory=dict[str, Any])
+    turns: int = 0
+    agent_session_id: str = ""
+    duration_seconds: float = 0.0
+    denials: list[Json] = field(default_factory=list[Json])
+
+    def document(self) -> Json:
+        return {
+            "exit_code": int(self.exit_code),
+            "error": self.error,
+            "result": self.result,
+            "structured_output": self.structured_output,
+            "cost_usd": self.cost_usd,
+            "cost_source": self.cost_source,
+            "usage": self.usage,
+            "turns": self.turns,
+            "agent_session_id": self.agent_session_id,
+            "duration_seconds": round(self.duration_seconds, 3),
+            "denials": self.denials,
+        }
+
+
+Driver = Callable[[Request], Answer]

@@ -1,0 +1,38 @@
+"""Paths that differ from run to run, written as names, so that a recording made here can be replayed elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+from lib.contract import HOUSE
+from lib.drivers import Request
+
+
+class Names:
+    """Turns this run's folders into `{{strata:…}}` names and back."""
+
+    def __init__(self, request: Request) -> None:
+        folders = {
+            "out": request.out,
+            "attempt": request.attempt,
+            "session": request.session,
+            "workspace": request.cwd,
+            "house": HOUSE,
+        }
+        pairs: list[tuple[str, str]] = []
+        for name, folder in folders.items():
+            for path in {str(folder), os.path.realpath(folder)}:
+                pairs.append((path, f"{{{{strata:{name}}}}}"))
+        # The longest first: a session may lie in the workspace, or the workspace in the session.
+        self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
+        self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
+
+    def hide(self, text: str) -> str:
+        for path, name in self.pairs:
+            text = text.replace(path, name)
+        return text
+
+    def show(self, text: str) -> str:
+        for name, folder in self.folders.items():
+            text = text.replace(name, folder)
+        return text

@@ -1,0 +1,126 @@
+"""Files that are whole or not there at all, and names that cannot lead out of a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from lib.contract import Json, StrataError
+from lib.redact import redact
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+_RESERVED = re.compile(r"(attempt|round)-\d+\Z|(con|prn|aux|nul|com\d|lpt\d)\Z", re.I)
+
+
+def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
+    """Replaces `path` in one step that survives a power cut. Text is redacted on its way to disk."""
+    raw = redact(data).encode() if isinstance(data, str) else data
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=f".tmp.{os.getpid()}", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fchmod(file.fileno(), mode if mode is not None else 0o644)
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, document: Any) -> None:
+    write_atomic(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Json:
+    """A state file. One that is torn or is not an object stops the run under its name; it is never replaced unseen."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise StrataError("CORRUPT_STATE", f"{path} is not valid JSON: {error}", "move it aside and look at it") from None
+    if not isinstance(document, dict):
+        raise StrataError("CORRUPT_STATE", f"{path} does not hold a JSON object", "move it aside and look at it")
+    return document  # type: ignore[return-value]
+
+
+def append_line(path: Path, document: Json) -> None:
+    """One whole line in one write, under a lock, so that writers in many processes never mix."""
+    line = redact(json.dumps(document, ensure_ascii=False)) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest(document: Any) -> str:
+    return sha256_text(json.dumps(document, sort_keys=True, ensure_ascii=False))
+
+
+def safe_name(text: str) -> str:
+    """A folder name for any text: itself where it is plain, otherwise a readable part and a hash, so that none collide."""
+    if _PLAIN.match(text) and not _RESERVED.match(text):
+        return text
+    return f"{slug(text)[:40]}-{sha256_text(text)[:8]}"
+
+
+def slug(text: str, fallback: str = "x") -> str:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:48].strip("-") or fallback
+
+
+def inside(root: Path, relative: str, what: str) -> Path:
+    """`relative` below `root`, refusing every way out: absolute, `..`, control characters, a symlink that leaves."""
+    parts = Path(relative).parts
+    bad = (
+        not relative
+        or Path(relative).is_absolute()
+        or ".." in parts
+        or any(unicodedata.category(c) in ("Cc", "Cf") for c in relative)
+    )
+    path = root / relative
+    if bad or not path.resolve().is_relative_to(root.resolve()):
+        raise StrataError("UNSAFE_PATH", f"{what} {relative!r} leaves its folder", "give a plain relative path")
+    return path
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Puts a copy of a file or folder at `target` without a moment in which half of it is there."""
+    if source.is_dir():
+        beside = target.with_name(f".{target.name}.tmp.{os.getpid()}")
+        shutil.rmtree(beside, ignore_errors=True)
+        shutil.copytree(source, beside, symlinks=True)
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(beside, target)
+    else:
+        write_atomic(target, source.read_bytes(), source.stat().st_mode & 0o777)

@@ -1,0 +1,187 @@
+"""Keeps processes from outliving the one that started them. Standard library only.
+
+As a module: what every tool uses to end all that runs below it. As a program, `python keeper.py [--parent PID] --
+COMMAND ARGS`, it stands between a tool and a foreign command (a check, the agent CLI): it adopts whatever the command
+leaves behind, and when its parent goes away, however that happens, it ends the command and everything below it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+LEASE_VARIABLE = "AGENTIC_LEASE_FD"
+GRACE_SECONDS = 4.0  # the agent CLI needs about a second to stop its own Bash children; every layer above waits longer
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children, so it can still find them. Linux only; elsewhere a no-op."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process on the machine."""
+    table: dict[int, int] = {}
+    if os.path.isdir("/proc/self"):
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    with open(f"/proc/{entry}/stat", "rb") as file:
+                        fields = file.read().rpartition(b")")[2].split()
+                    table[int(entry)] = int(fields[1])
+                except (FileNotFoundError, ProcessLookupError, IndexError):
+                    continue  # it ended while we looked
+    else:
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
+        for line in listing.stdout.splitlines():
+            pid, ppid = line.split()
+            table[int(pid)] = int(ppid)
+    return table
+
+
+def descendants(root: int, skip: Iterable[int] = ()) -> list[int]:
+    """Everything below `root`, nearest first, without the branches that start at `skip`."""
+    table, skipped = parents(), set(skip)
+    below: dict[int, list[int]] = {}
+    for pid, ppid in table.items():
+        below.setdefault(ppid, []).append(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for pid in below.get(queue.pop(0), []):
+            if pid not in skipped:
+                found.append(pid)
+                queue.append(pid)
+    return found
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # already gone, or not ours any more: nothing is left to stop
+
+
+def reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass  # not a direct child, or somebody waited for it first
+
+
+def end_descendants(skip: Iterable[int] = (), ask_seconds: float = 0.0) -> list[int]:
+    """Ends all that runs below this process and returns the pids that had to be ended."""
+    ended: set[int] = set()
+    skipped = set(skip)
+    if ask_seconds:
+        asked = descendants(os.getpid(), skipped)
+        for pid in asked:
+            send(pid, signal.SIGTERM)
+        ended.update(asked)
+        deadline = time.monotonic() + ask_seconds
+        while time.monotonic() < deadline and (left := descendants(os.getpid(), skipped)):
+            reap(left)
+            time.sleep(0.02)
+    deadline = time.monotonic() + 10
+    while left := descendants(os.getpid(), skipped):
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        ended.update(left)
+        reap(left)
+        if time.monotonic() > deadline:
+            break  # a process in uninterruptible sleep: waiting longer would hang the whole tree above us
+        time.sleep(0.01)
+    return sorted(ended)
+
+
+def watch_lease(on_end: Callable[[], None]) -> None:
+    """Calls `on_end` from a thread when the parent that gave us a lease is gone (the pipe reads end of file)."""
+    text = os.environ.pop(LEASE_VARIABLE, "")
+    if not text.isdigit():
+        return
+    descriptor = int(text)
+    os.set_inheritable(descriptor, False)
+
+    def wait() -> None:
+        try:
+            while os.read(descriptor, 1):
+                pass
+        except OSError:
+            return  # the descriptor is not a lease of ours (a shell passed the variable on without it)
+        on_end()
+
+    threading.Thread(target=wait, name="lease", daemon=True).start()
+
+
+def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
+    """For a command the agent SDK starts, which passes no descriptors: the parent's death signal, and a look now and then."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        on_end()
+
+    threading.Thread(target=look, name="parent", daemon=True).start()
+
+
+def keep(command: list[str], parent: int) -> int:
+    """Runs `command`, passes signals on to it, and leaves nothing of it behind."""
+    become_subreaper()
+    child: subprocess.Popen[bytes] | None = None
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        if child and not stopping:
+            child.terminate()
+            late = threading.Timer(GRACE_SECONDS, child.kill)
+            late.daemon = True
+            late.start()
+        stopping = True
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+
+    def parent_is_gone() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent:
+        _watch_parent(parent, parent_is_gone)
+    else:
+        watch_lease(parent_is_gone)
+    if not stopping:
+        try:
+            child = subprocess.Popen(command, close_fds=True)
+        except OSError as error:
+            print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr)
+            return 127
+        if stopping:
+            child.terminate()
+        code = child.wait()
+    else:
+        code = -signal.SIGTERM
+    end_descendants(ask_seconds=0.2 if stopping else 0.0)
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    parent_pid = 0
+    if arguments[:1] == ["--parent"]:
+        parent_pid, arguments = int(arguments[1]), arguments[2:]
+    sys.exit(keep(arguments[1:] if arguments[:1] == ["--"] else arguments, parent_pid))

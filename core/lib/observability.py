@@ -1,0 +1,204 @@
+"""What a run shows of itself while it goes: child output, signals, the trace, timers, events and the live report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from lib import files, process, signals
+from lib.contract import ExitCode, Json, StrataError
+from lib.session import SESSION_VARIABLE, now
+
+TRACE_VARIABLE = "AGENTIC_TRACE_ID"
+DEPTH_VARIABLE = "AGENTIC_SPAWN_DEPTH"
+_stderr_lock = threading.Lock()
+
+
+def run_streaming(
+    cmd: Sequence[str], *, timeout: float | None, label: str, env: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """P1. Runs a child: its stderr is passed on line by line as it comes, its stdout comes back whole."""
+    finished = process.run(cmd, env=dict(os.environ if env is None else env), timeout_seconds=timeout, on_line=relay)
+    if finished.timed_out:
+        emit_event("monitor", label, "timeout", detail={"timeout_seconds": timeout})
+        return int(ExitCode.TIMEOUT), finished.stdout.decode("utf-8", "replace")
+    return finished.exit_code, finished.stdout.decode("utf-8", "replace")
+
+
+def signal_completion(
+    session_dir: Path | str | None,
+    layer: str,
+    name: str,
+    status: str,
+    artifact_path: Path | str | None = None,
+    trace_id: str | None = None,
+    elapsed_seconds: float | None = None,
+) -> Path | None:
+    """P2. Says that a piece of work ended: `success`, `fail` or `needs-refinement`. Nothing to say without a session."""
+    if session_dir is None:
+        return None
+    trace = trace_id or get_trace_id()
+    return signals.write(Path(session_dir), layer, name, status, artifact_path, trace, elapsed_seconds)
+
+
+def get_trace_id() -> str | None:
+    """P3. The trace this process belongs to, if it was started in one."""
+    value = os.environ.get(TRACE_VARIABLE)
+    if value is not None and not re.fullmatch(r"[0-9a-f]{16}", value):
+        raise StrataError("BAD_ENVIRONMENT", f"{TRACE_VARIABLE} must be 16 hex digits, not {value!r}", "unset it")
+    return value
+
+
+def propagate_trace_id(session_dir: Path | str | None = None) -> str:
+    """P3. The trace id for this process and all below it: the session's, the inherited one, or a new one."""
+    stored = Path(session_dir) / ".trace" if session_dir else None
+    trace = stored.read_text(encoding="ascii").strip() if stored and stored.exists() else ""
+    trace = trace or get_trace_id() or secrets.token_hex(8)
+    os.environ[TRACE_VARIABLE] = trace
+    return trace
+
+
+def build_child_env_with_trace(current_depth: int, trace_id: str | None = None) -> dict[str, str]:
+    """P3. This process's environment with the trace and the depth a child must see."""
+    return {**os.environ, DEPTH_VARIABLE: str(current_depth), TRACE_VARIABLE: trace_id or propagate_trace_id()}
+
+
+class Timer:
+    """P4. `with Timer() as timer:`; the elapsed figures stand still once the block has ended."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._end: float | None = None
+
+    def __enter__(self) -> Self:
+        self._start, self._end = time.monotonic(), None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end = time.monotonic()
+
+    def elapsed_seconds(self) -> float:
+        return (self._end if self._end is not None else time.monotonic()) - self._start
+
+    def elapsed_ms(self) -> int:
+        return int(self.elapsed_seconds() * 1000)
+
+    def running_elapsed_ms(self) -> int:
+        return int((time.monotonic() - self._start) * 1000)
+
+
+def emit_event(
+    layer: str, stage: str, status: str, *, elapsed_ms: int | None = None, detail: Json | str | None = None
+) -> None:
+    """P5. One JSON line on stderr; at a terminal, one line for a person."""
+    event: Json = {
+        "event": "progress",
+        "timestamp": now(),
+        "trace_id": os.environ.get(TRACE_VARIABLE, ""),
+        "layer": layer,
+        "depth": int(os.environ.get(DEPTH_VARIABLE, "0") or 0),
+        "stage": stage,
+        "status": status,
+    }
+    if elapsed_ms is not None:
+        event["elapsed_ms"] = elapsed_ms
+    if detail:
+        event["detail"] = detail
+    show(event)
+
+
+def write_live_report(
+    session_dir: Path | str | None,
+    layer: str,
+    stage: str,
+    status: str,
+    *,
+    elapsed_seconds: float | None = None,
+    detail: Json | str | None = None,
+) -> None:
+    """P6. Appends a line to `.live-report`, for `tail -f`."""
+    if session_dir is None:
+        return
+    line: Json = {"timestamp": now(), "layer": layer, "stage": stage, "status": status}
+    if elapsed_seconds is not None:
+        line["elapsed_seconds"] = round(elapsed_seconds, 3)
+    if detail:
+        line["detail"] = detail
+    files.append_line(Path(session_dir) / ".live-report", line)
+
+
+def write_consolidated_report(session_dir: Path | str) -> Path:
+    """P7. `execution-report.md`, made from what the session folder holds."""
+    folder = Path(session_dir)
+    lines = [f"# Execution report: {folder.name}", "", "## Stages", ""]
+    manifests = sorted(folder.glob("**/manifest.json"))
+    for path in manifests:
+        manifest = files.read_json(path)
+        if "stages" not in manifest:
+            continue
+        lines += [f"### {manifest.get('orchestrator', path.parent.name)}", ""]
+        lines += ["| stage | status | exit | attempts | artifact |", "|---|---|---|---|---|"]
+        for stage in manifest["stages"]:
+            cells = [stage.get(key, "") for key in ("name", "status", "exit_code", "attempts", "artifact")]
+            lines.append("| " + " | ".join(str(c if c is not None else "") for c in cells) + " |")
+            if stage.get("error"):
+                lines.append(f"|  | {stage['error']} | | | |")
+        lines.append("")
+    lines += ["## Signals", ""]
+    lines += [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(folder)] or ["none"]
+    report = folder / ".live-report"
+    count = len(report.read_text(encoding="utf-8").splitlines()) if report.exists() else 0
+    lines += ["", f"{count} lines in `.live-report`.", ""]
+    path = folder / "execution-report.md"
+    files.write_atomic(path, "\n".join(lines))
+    return path
+
+
+# How lines reach a person or a parent
+
+
+def relay(line: str) -> None:
+    """Passes on a line of a child's stderr. A child's last error line is progress here: only the top tool's is the last."""
+    try:
+        document = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        if line.strip():
+            _write(line)
+        return
+    if document.get("status") == "error":  # type: ignore[union-attr]
+        document = {"event": "child-error", **document, "status": "failed"}
+    show(document)  # type: ignore[arg-type]
+
+
+def show(event: Json) -> None:
+    _write(_for_person(event) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
+
+
+def _for_person(event: Json) -> str:
+    error = event.get("error")
+    if error:
+        return f"    {error.get('code')}: {error.get('message')}"
+    took = f"  {event['elapsed_ms'] / 1000:.1f}s" if "elapsed_ms" in event else ""
+    detail = event.get("detail") or ""
+    if isinstance(detail, dict):
+        detail = "  ".join(f"{k}={v}" for k, v in detail.items())  # type: ignore[reportUnknownVariableType]
+    return f"{event.get('layer', ''):>8} {event.get('stage', '')}: {event.get('status', '')}{took}  {detail}".rstrip()
+
+
+def _write(line: str) -> None:
+    with _stderr_lock:
+        try:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+        except BrokenPipeError:
+            pass  # nobody is listening any more; the session folder still has everything

@@ -1,0 +1,344 @@
+"""Starting, streaming and stopping child processes: the one place that starts anything.
+
+Every child gets a lease (a pipe only its parent holds open) and its own session, so that it can be ended whole. It is
+started by the thread that waits for it, because the parent-death signal belongs to the thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, cast
+
+from lib import keeper
+from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError
+
+STDOUT_LIMIT = 64 * 1024 * 1024  # one document; a child that prints more has lost its mind
+LINE_LIMIT = 4 * 1024 * 1024
+TAIL_LINES = 20
+
+stopping = threading.Event()  # set once, when this process has been asked to end
+stop_softly: Callable[[], None] | None = None  # what to do then instead of raising, where raising would be unsafe
+_starting = threading.Lock()
+_own_children: set[int] = set()
+
+
+def grace_seconds(layer: int) -> float:
+    """How long a tool of this layer waits for a child it asked to stop: always less than its own parent waits."""
+    return keeper.GRACE_SECONDS + 2.0 * (layer + 1)
+
+
+@dataclass(frozen=True)
+class Finished:
+    exit_code: int
+    stdout: bytes
+    tail: str  # the last lines of stderr, for an error a person can use
+    timed_out: bool = False
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: bytes | None = None,
+    timeout_seconds: float | None = None,
+    grace: float = keeper.GRACE_SECONDS + 2.0,
+    on_line: Callable[[str], None] = lambda line: None,
+    stdout_file: Path | None = None,
+) -> Finished:
+    """Runs one child to its end. Each stderr line goes to `on_line` as it comes; stdout is returned whole, or, with
+    `stdout_file`, both streams go to that file and neither is kept in memory."""
+    if stopping.is_set():
+        raise Interrupted()
+    lease_read, lease_write = os.pipe()
+    os.set_inheritable(lease_read, True)
+    sink = stdout_file.open("wb") if stdout_file else None
+    try:
+        with _starting:
+            child = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env={**env, keeper.LEASE_VARIABLE: str(lease_read)},
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=sink or subprocess.PIPE,
+                stderr=subprocess.STDOUT if sink else subprocess.PIPE,
+                pass_fds=(lease_read,),
+                start_new_session=True,
+            )
+            _own_children.add(child.pid)
+    except BaseException:
+        os.close(lease_write)
+        raise
+    finally:
+        os.close(lease_read)
+        if sink:
+            sink.close()
+    try:
+        return _follow(child, stdin, timeout_seconds, grace, on_line)
+    finally:
+        if child.poll() is None:
+            stop(child, grace)
+        os.close(lease_write)
+        with _starting:
+            _own_children.discard(child.pid)
+            if child.returncode:
+                end_orphans()  # a child that ended well has ended everything below itself
+
+
+def end_orphans() -> None:
+    """A child that was killed leaves its own children to us, its subreaper. They are not ours to keep."""
+    table = keeper.parents()
+    me = os.getpid()
+    for pid in [p for p, parent in table.items() if parent == me and p not in _own_children]:
+        for lost in [*keeper.descendants(pid), pid]:
+            keeper.send(lost, signal.SIGKILL)
+        keeper.reap([pid])
+
+
+def stop(child: subprocess.Popen[bytes], grace: float) -> None:
+    """Ask, wait, then insist."""
+    child.terminate()
+    try:
+        child.wait(timeout=grace)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+class _Lines:
+    """Cuts a byte stream into lines. A line is handed on once, whole, however the bytes were cut up in between."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self.pending = bytearray()
+        self.tail: list[str] = []
+        self.on_line = on_line
+
+    def feed(self, data: bytes) -> None:
+        self.pending += data
+        if b"\n" in data:
+            *lines, rest = bytes(self.pending).split(b"\n")
+            self.pending = bytearray(rest)
+            for line in lines:
+                self._emit(line)
+        elif len(self.pending) > LINE_LIMIT:
+            self.close()
+
+    def close(self) -> None:
+        if self.pending:
+            line, self.pending = bytes(self.pending), bytearray()
+            self._emit(line)
+
+    def _emit(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        self.tail = [*self.tail[1 - TAIL_LINES :], text[:2000]]
+        self.on_line(text)
+
+
+def _follow(
+    child: subprocess.Popen[bytes],
+    stdin: bytes | None,
+    timeout_seconds: float | None,
+    grace: float,
+    on_line: Callable[[str], None],
+) -> Finished:
+    lines = _Lines(on_line)
+    stdout = bytearray()
+    pending_input = memoryview(stdin or b"")
+    deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
+    kill_at: float | None = None
+    gone_at: float | None = None
+    timed_out = False
+    with selectors.DefaultSelector() as selector:
+        for stream, event in (
+            (child.stdout, selectors.EVENT_READ),
+            (child.stderr, selectors.EVENT_READ),
+            (child.stdin, selectors.EVENT_WRITE),
+        ):
+            if stream:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, event)
+        while True:
+            now = time.monotonic()
+            if kill_at is None and (stopping.is_set() or (deadline and now > deadline)):
+                timed_out = not stopping.is_set()
+                child.terminate()
+                kill_at = now + grace
+            if kill_at and now > kill_at and child.poll() is None:
+                child.kill()
+            for key, _ in selector.select(0.1):
+                stream = cast(IO[bytes], key.fileobj)
+                if stream is child.stdin:
+                    try:
+                        pending_input = pending_input[os.write(key.fd, pending_input[:65536]) :]
+                    except BrokenPipeError:
+                        pending_input = memoryview(b"")  # the child chose not to read the rest
+                    if not pending_input:
+                        selector.unregister(stream)
+                        stream.close()
+                    continue
+                data = os.read(key.fd, 65536)
+                if not data:
+                    selector.unregister(stream)
+                    stream.close()
+                elif stream is child.stdout:
+                    stdout += data
+                    if len(stdout) > STDOUT_LIMIT:
+                        kill_at = now
+                        stdout = stdout[:STDOUT_LIMIT]
+                        child.kill()
+                else:
+                    lines.feed(data)
+            if child.poll() is not None:
+                if not selector.get_map():
+                    break
+                # A grandchild that kept the pipe must not keep us: what the child wrote is read by now.
+                gone_at = gone_at or now
+                if now - gone_at > 1.0:
+                    break
+    lines.close()
+    if stopping.is_set():
+        raise Interrupted()
+    return Finished(child.wait(), bytes(stdout), "\n".join(lines.tail), timed_out)
+
+
+def run_command(argv: Sequence[str], **options: object) -> Finished:
+    """Runs a program that is not a tool, under a keeper, so that nothing it starts can outlive us."""
+    return run(kept(argv), **options)  # type: ignore[arg-type]
+
+
+def kept(argv: Sequence[str]) -> list[str]:
+    return [sys.executable, "-S", "-E", str(CORE / "lib" / "keeper.py"), "--", *argv]
+
+
+# Calling tools
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a child tool said: its code, and the document that agrees with it."""
+
+    exit_code: ExitCode
+    document: Json
+
+    @property
+    def error(self) -> Json | None:
+        return self.document.get("error")
+
+
+@cache
+def inline_block(script: Path) -> str | None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    if "# /// script" not in lines:
+        return None
+    start = lines.index("# /// script")
+    return "\n".join(lines[start : lines.index("# ///", start + 1) + 1])
+
+
+@cache
+def layer_of(script: Path) -> int | None:
+    """The layer a tool declares, read from its source so that calling a tool never imports it."""
+    for line in script.read_text(encoding="utf-8").splitlines():
+        if line.startswith("TOOL = Tool(") and "layer=" in line:
+            return int(line.split("layer=")[1][0])
+    return None
+
+
+def find_tool(name: str) -> Path:
+    script = CORE / name
+    if "/" in name or not name.endswith(".py") or not script.is_file():
+        known = ", ".join(sorted(p.name for p in CORE.glob("*.py")))
+        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r} in core/", f"the tools are: {known}")
+    return script
+
+
+def check_layer(caller: int, script: Path, judgement: bool) -> None:
+    layer = layer_of(script)
+    allowed = layer is not None and (layer == caller - 1 or (judgement and caller >= 2 and layer == 1))
+    if not allowed:
+        raise StrataError(
+            "LAYER_VIOLATION",
+            f"a tool of layer {caller} may not call {script.name} (layer {layer})",
+            "a tool calls only the layer directly below; from layer 2 up also one executor for a single judgement",
+        )
+
+
+def tool_argv(script: Path) -> list[str]:
+    """With our own interpreter where it was made for the same inline block, otherwise through uv."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    block = inline_block(script)
+    if main and block and inline_block(Path(main).resolve()) == block:
+        return [sys.executable, str(script)]
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if not uv:
+        raise StrataError("UV_MISSING", "uv is not on the PATH", "pip install uv")
+    return [uv, "run", "--quiet", str(script)]
+
+
+def call_tool(
+    caller_layer: int,
+    name: str,
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    timeout_seconds: float | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+    judgement: bool = False,
+) -> ToolResult:
+    """Calls a tool of the layer below and returns what it said, if that can be believed."""
+    script = find_tool(name)
+    check_layer(caller_layer, script, judgement)
+    finished = run(
+        [*tool_argv(script), *arguments],
+        env=env,
+        stdin=stdin,
+        timeout_seconds=timeout_seconds,
+        grace=grace_seconds(caller_layer),
+        on_line=on_line,
+    )
+    if finished.timed_out:
+        error = {
+            "code": "TIMEOUT",
+            "message": f"{name} was still running after {timeout_seconds:g} s and was stopped",
+            "hint": "give the stage a longer timeout_seconds, or look at what it was doing in its attempt folder",
+        }
+        return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error})
+    return believe(name, finished)
+
+
+def believe(name: str, finished: Finished) -> ToolResult:
+    """A child's code counts only when its document says the same."""
+    try:
+        document = json.loads(finished.stdout)
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        said = cast(Json, document)
+        summary = said.get("summary")
+        claimed = said.get("exit_code", cast(Json, summary).get("exit_code") if isinstance(summary, dict) else None)
+        if claimed == finished.exit_code and claimed in STATUS and not isinstance(claimed, bool):
+            return ToolResult(ExitCode(claimed), said)
+        reason = f"{name} exited with {finished.exit_code} but its document says {claimed!r}"
+    elif finished.exit_code < 0:
+        reason = f"{name} was killed by {signal.Signals(-finished.exit_code).name}"
+    else:
+        reason = f"{name} exited with {finished.exit_code} and printed no document"
+    error = {
+        "code": "CHILD_CRASHED",
+        "message": reason,
+        "hint": "the end of its stderr is in `stderr`; run it by hand to see more",
+        "stderr": finished.tail,
+    }
+    return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error})

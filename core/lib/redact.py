@@ -1,0 +1,28 @@
+"""Keeps credentials out of everything that is written: values of credential-looking variables, and token shapes."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTH)", re.I)
+_SHAPES = re.compile(
+    r"sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    re.S,
+)
+
+
+@cache
+def _values() -> tuple[str, ...]:
+    found = {v for k, v in os.environ.items() if _NAME.search(k) and len(v) >= 8 and not v.startswith("/")}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def redact(text: str) -> str:
+    for value in _values():
+        if value in text:
+            text = text.replace(value, "[redacted]")
+    return _SHAPES.sub("[redacted]", text)

@@ -1,0 +1,83 @@
+"""JSON Schemas: finding one, and saying what is wrong with a document in words a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import HOUSE, Json, StrataError
+
+FOLDER = HOUSE / "config" / "schemas"
+
+
+@cache
+def load(name: str) -> Json:
+    """A schema by its name under config/schemas, or by the path of a file."""
+    path = Path(name) if name.endswith(".json") else FOLDER / f"{name}.json"
+    try:
+        schema = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = sorted(p.stem for p in FOLDER.glob("*.json"))
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"the schemas are: {', '.join(known)}"
+        raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", hint) from None
+    except (OSError, ValueError) as error:
+        raise StrataError("BAD_SCHEMA", f"the schema {path} cannot be read: {error}") from None
+    return check_schema(schema, str(path))
+
+
+def check_schema(schema: Any, where: str) -> Json:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError as error:
+        raise StrataError("BAD_SCHEMA", f"{where} is not a valid JSON Schema: {error.message}") from None
+    if not isinstance(schema, dict):
+        raise StrataError("BAD_SCHEMA", f"{where} is not a JSON Schema object")
+    return cast(Json, schema)
+
+
+def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any], str]]:
+    """What is wrong, as (path, message) pairs; empty when nothing is."""
+    from jsonschema.validators import validator_for
+
+    validator: Any = validator_for(schema)(schema)
+    found: list[tuple[list[Any], str]] = []
+    for error in sorted(validator.iter_errors(document), key=lambda e: [str(p) for p in e.absolute_path]):
+        error = _deepest(error)
+        found.append((list(error.absolute_path), _words(error)))
+    return found[:limit]
+
+
+def _deepest(error: Any) -> Any:
+    """Inside `oneOf` the useful message is in the branch that came closest."""
+    from jsonschema.exceptions import best_match
+
+    return best_match([error]) if error.context else error
+
+
+def _words(error: Any) -> str:
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = list(cast(Json, error.schema.get("properties", {})))
+        unknown = [k for k in cast(Json, error.instance) if k not in known]
+        texts: list[str] = []
+        for key in unknown:
+            near = difflib.get_close_matches(str(key), known, 1)
+            texts.append(f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        return f"{', '.join(texts)}; known keys: {', '.join(known)}"
+    if error.validator == "required":
+        return f"missing key {error.message.split(' is a required')[0]}"
+    return str(error.message)[:300]
+
+
+def pointer(path: list[Any]) -> str:
+    return "/" + "/".join(str(p) for p in path) if path else "the top"
+
+
+def describe(document: Any, schema: Json) -> list[str]:
+    return [f"{pointer(path)}: {message}" for path, message in problems(document, schema)]

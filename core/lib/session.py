@@ -1,0 +1,207 @@
+"""The session folder: where a run lives, which step a piece of work is, and the attempts made at it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lib import files
+from lib.contract import HOUSE, ExitCode, Json, StrataError, usage
+
+SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The name of a piece of work: `phase/orchestrator/stage/round/item`. Folders, signals and fixtures all follow it."""
+
+    phase: str = ""
+    orchestrator: str = ""
+    stage: str = ""
+    round: int = 0  # 0: the stage is in no loop
+    item: str = ""
+
+    @staticmethod
+    def parse(text: str) -> Step:
+        parts = text.split("/")
+        if len(parts) != 5 or not parts[3].isdigit() or any(p != "-" and files.safe_name(p) != p for p in parts):
+            usage(f"--step must look like phase/orchestrator/stage/round/item, not {text!r}")
+        phase, orchestrator, stage, number, item = ("" if p == "-" else p for p in parts)
+        return Step(phase, orchestrator, stage, int(number), item)
+
+    def __str__(self) -> str:
+        return "/".join((self.phase or "-", self.orchestrator or "-", self.stage or "-", str(self.round), self.item or "-"))
+
+    @property
+    def slug(self) -> str:
+        """For a flat namespace. Names hold no dots, so two steps never share a slug."""
+        parts = (self.phase, self.orchestrator, self.stage, f"r{self.round}" if self.round else "", self.item)
+        return ".".join(p for p in parts if p)
+
+    @property
+    def folder(self) -> Path:
+        folder = self.home / "stages" / self.stage
+        if self.round:
+            folder /= f"round-{self.round}"
+        return folder / self.item if self.item else folder
+
+    @property
+    def home(self) -> Path:
+        """The folder of the orchestrator this step belongs to."""
+        folder = Path("phases") / self.phase if self.phase else Path()
+        return folder / self.orchestrator if self.orchestrator else folder
+
+    @property
+    def artifacts(self) -> Path:
+        """Where finished outputs are published: the same place whatever round or attempt made them."""
+        folder = (Path("phases") / self.phase if self.phase else Path()) / "artifacts"
+        return folder.joinpath(*(p for p in (self.orchestrator, self.stage, self.item) if p))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at a step. Its folder is made once and never reused; `outcome.json`, written last, says it ended."""
+
+    folder: Path
+    number: int
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def outcome(self) -> Json | None:
+        path = self.folder / "outcome.json"
+        return files.read_json(path) if path.exists() else None
+
+    def finish(self, outcome: Json) -> None:
+        files.write_json(self.folder / "outcome.json", outcome)
+
+
+class Session:
+    def __init__(self, folder: Path, lock: int | None) -> None:
+        self.folder = folder
+        self._lock = lock  # held open for the life of the process that is outermost
+
+    @property
+    def trace_id(self) -> str:
+        path = self.folder / ".trace"
+        return path.read_text(encoding="ascii").strip() if path.exists() else ""
+
+    def attempts(self, step: Step) -> list[Attempt]:
+        folder = self.folder / step.folder
+        if not folder.is_dir():
+            return []
+        numbers = [int(m[1]) for e in os.scandir(folder) if (m := re.fullmatch(r"attempt-(\d+)", e.name))]
+        return [Attempt(folder / f"attempt-{n}", n) for n in sorted(numbers)]
+
+    def new_attempt(self, step: Step) -> Attempt:
+        folder = self.folder / step.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max((a.number for a in self.attempts(step)), default=0) + 1
+        while True:
+            try:
+                (folder / f"attempt-{number}").mkdir()
+            except FileExistsError:
+                number += 1  # another process took it between our look and our step
+                continue
+            attempt = Attempt(folder / f"attempt-{number}", number)
+            attempt.out.mkdir()
+            return attempt
+
+    def ended(self, step: Step) -> list[tuple[Attempt, Json]]:
+        """Attempts that ran to an end of their own, oldest first. An interrupted one was cut short and does not count."""
+        pairs = [(a, a.outcome) for a in self.attempts(step)]
+        return [(a, o) for a, o in pairs if o and o.get("exit_code") != ExitCode.INTERRUPTED]
+
+    def relative(self, path: Path) -> str:
+        """A path as the session's own files write it: a session can be moved, so nothing inside it is absolute."""
+        resolved = path.resolve()
+        root = self.folder.resolve()
+        return str(resolved.relative_to(root)) if resolved.is_relative_to(root) else str(path)
+
+
+def open_session(session_dir: str | None, session_base: str | None, topic: str, trace_id: str) -> Session:
+    """The session this process works in: the one named, the one it was started in, or a new one."""
+    inherited = os.environ.get(SESSION_VARIABLE)
+    if session_dir:
+        folder = Path(session_dir).absolute()
+        _make(folder)
+    elif inherited:
+        folder = Path(inherited)
+        if not folder.is_dir():
+            raise StrataError("NO_SESSION", f"{SESSION_VARIABLE} names {inherited}, which is not a folder")
+    else:
+        base = Path(session_base).absolute() if session_base else HOUSE / "sessions"
+        folder = _new_folder(base, topic)
+    inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
+    lock = None if inner else _lock(folder)
+    if not (folder / ".trace").exists():
+        files.write_atomic(folder / ".trace", (trace_id or secrets.token_hex(8)) + "\n")
+    return Session(folder, lock)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StrataError(
+            "SESSION_UNWRITABLE",
+            f"cannot make the session folder {folder}: {error.strerror}",
+            "give a writable folder with --session-dir or --session-base",
+        ) from None
+
+
+def _new_folder(base: Path, topic: str) -> Path:
+    name = f"{datetime.now().strftime('%Y%m%d-%H%M')}-{files.slug(topic, 'run')}"
+    _make(base)
+    for number in range(1, 10_000):
+        folder = base / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise StrataError("SESSION_UNWRITABLE", f"cannot make {folder}: {error.strerror}", "use --session-base") from None
+        return folder
+    raise StrataError("SESSION_UNWRITABLE", f"{base} holds 10,000 sessions of this minute", "clean it up")
+
+
+def _lock(folder: Path) -> int:
+    """One writer. The kernel lets go of the lock when the process ends, however it ends."""
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StrataError(
+            "SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise StrataError(
+            "SESSION_LOCKED",
+            f"another run (pid {owner or 'unknown'}) is working in {folder}",
+            "wait for it, or stop it, then run this again",
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def bare_step(stage: str) -> Step:
+    return Step(stage=files.safe_name(stage))
+
+
+def with_item(step: Step, item: str) -> Step:
+    return replace(step, item=item)

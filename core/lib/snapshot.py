@@ -1,0 +1,102 @@
+"""What a folder holds at one moment, and what has changed since: created, changed and deleted files, with their modes.
+
+Before an agent runs only the status of each file is read, not its content: a file whose inode, size, mode and change
+time are the same has not been touched, and the kernel does not let a program set the change time.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files
+from lib.contract import Json
+
+# Made by running things rather than by doing the work; recording them would replay caches.
+IGNORED = {".git", "__pycache__", ".venv", "node_modules", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".coverage"}
+
+Signature = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Change:
+    root: str  # which of the watched folders
+    path: str
+    change: str  # created, changed or deleted
+    kind: str = "file"  # file, symlink or folder
+    mode: int = 0o644
+    size: int = 0
+    sha256: str = ""
+    target: str = ""  # of a symlink
+
+    def document(self) -> Json:
+        entry: Json = {"root": self.root, "path": self.path, "change": self.change}
+        if self.change != "deleted":
+            entry |= {"kind": self.kind, "mode": f"{self.mode:04o}", "size": self.size, "sha256": self.sha256}
+            if self.kind == "symlink":
+                entry["target"] = self.target
+        return entry
+
+
+class Snapshot:
+    """The state of some named folders. A folder that lies inside another, or is excluded, is counted once."""
+
+    def __init__(self, roots: dict[str, Path], exclude: tuple[Path, ...] = ()) -> None:
+        self.roots = {name: Path(os.path.realpath(path)) for name, path in roots.items()}
+        self.exclude = {os.path.realpath(p) for p in exclude}
+        self.entries = {name: self._walk(root) for name, root in self.roots.items()}
+
+    def _walk(self, root: Path) -> dict[str, Signature]:
+        entries: dict[str, Signature] = {}
+        others = {str(p) for p in self.roots.values() if p != root} | self.exclude
+        queue = [str(root)]
+        while queue:
+            folder = queue.pop()
+            try:
+                listing = list(os.scandir(folder))
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # gone while we looked, or closed to us: nothing an agent of ours could have changed
+            for entry in listing:
+                if entry.name in IGNORED or entry.path in others:
+                    continue
+                try:
+                    info = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISDIR(info.st_mode):
+                    queue.append(entry.path)
+                    signature = (stat.S_IFDIR, 0, 0, stat.S_IMODE(info.st_mode), 0)
+                else:
+                    signature = (stat.S_IFMT(info.st_mode), info.st_ino, info.st_size, stat.S_IMODE(info.st_mode), info.st_ctime_ns)
+                entries[os.path.relpath(entry.path, root)] = signature
+        return entries
+
+    def changes(self) -> list[Change]:
+        """What is different now."""
+        after = Snapshot(self.roots, tuple(Path(p) for p in self.exclude))
+        found: list[Change] = []
+        for name, root in self.roots.items():
+            old, new = self.entries[name], after.entries[name]
+            for path in sorted(old.keys() | new.keys()):
+                if path not in new:
+                    found.append(Change(name, path, "deleted"))
+                elif path not in old:
+                    found.append(_describe(name, root, path, "created"))
+                elif old[path] != new[path]:
+                    found.append(_describe(name, root, path, "changed"))
+        return found
+
+
+def _describe(name: str, root: Path, path: str, change: str) -> Change:
+    full = root / path
+    info = full.lstat()
+    mode = stat.S_IMODE(info.st_mode)
+    if stat.S_ISLNK(info.st_mode):
+        return Change(name, path, change, "symlink", mode, target=os.readlink(full))
+    if stat.S_ISDIR(info.st_mode):
+        return Change(name, path, change, "folder", mode)
+    if not stat.S_ISREG(info.st_mode):
+        return Change(name, path, change, "special", mode)
+    return Change(name, path, change, "file", mode, info.st_size, files.sha256(full))

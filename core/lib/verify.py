@@ -1,0 +1,111 @@
+"""Whether what came back is what was asked for: the status line, and the files themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import files, schemas
+from lib.contract import Json, StrataError
+from lib.task import Output, Task
+
+_STATUS_LINE = re.compile(
+    r"^[\s>*_`#-]*(?:STAGE_(?P<action>[A-Z][A-Z0-9_]*)_COMPLETE|STAGE_FAILED:\s*(?P<failed>.*)"
+    r"|(?P<word>DONE|NEEDS_REVISION|ERROR):\s*(?P<note>.*?))[\s*_`]*$"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """done, needs_revision or failed, and why."""
+
+    word: str
+    note: str = ""
+
+
+def status_line(result: str, action: str, completion: str) -> Verdict:
+    """The last status line counts; an answer without one is not a success, whatever else it says."""
+    for line in reversed(result.splitlines()):
+        found = _STATUS_LINE.match(line)
+        if not found:
+            continue
+        if found["action"]:
+            if completion != "stage":
+                return Verdict("failed", f"it ended with {line.strip()!r} instead of a DONE, NEEDS_REVISION or ERROR line")
+            if found["action"] != (action or "TASK"):
+                return Verdict("failed", f"it reported {line.strip()!r}, but was asked for {action or 'TASK'}")
+            return Verdict("done")
+        if found["word"]:
+            word = {"DONE": "done", "NEEDS_REVISION": "needs_revision", "ERROR": "failed"}[found["word"]]
+            return Verdict(word, found["note"])
+        return Verdict("failed", found["failed"] or "it gave no reason")
+    expected = f"STAGE_{action or 'TASK'}_COMPLETE or STAGE_FAILED" if completion == "stage" else "DONE, NEEDS_REVISION or ERROR"
+    return Verdict("failed", f"the answer has no status line ({expected})")
+
+
+def structured_verdict(data: object) -> Verdict:
+    """Data may carry its own verdict; data that carries none is simply done."""
+    if isinstance(data, dict):
+        word = data.get("verdict")  # type: ignore[reportUnknownMemberType]
+        if word in ("done", "needs_revision", "failed"):
+            return Verdict(str(word), str(data.get("reason", "")))  # type: ignore[reportUnknownMemberType]
+    return Verdict("done")
+
+
+def artifacts(task: Task, out: Path, cwd: Path) -> tuple[list[Json], list[str]]:
+    """What was verified of every declared output, and what is wrong."""
+    verified: list[Json] = []
+    wrong: list[str] = []
+    for output in task.outputs:
+        path = output.locate(out, cwd, task.target)
+        problem = _problem(output, path)
+        if problem == "missing" and output.optional:
+            verified.append({"output": output.name, "path": str(path), "checks": ["optional, absent"]})
+        elif problem:
+            wrong.append(f"output {output.name} ({path.name}): {problem}")
+        else:
+            checks = ["exists", "not empty"] + ([f"matches schema {output.schema}"] if output.schema else [])
+            entry: Json = {"output": output.name, "path": str(path), "in": output.place, "checks": checks}
+            if path.is_file():
+                entry |= {"sha256": files.sha256(path), "size": path.stat().st_size}
+            verified.append(entry)
+    return verified, wrong
+
+
+def _problem(output: Output, path: Path) -> str:
+    if path.is_symlink():
+        return "is a symbolic link, not a file"
+    if not path.exists():
+        return "missing"
+    if output.path.endswith("/"):
+        return "" if path.is_dir() and any(path.iterdir()) else "is not a folder with something in it"
+    if not path.is_file():
+        return "is not a regular file"
+    if not path.read_bytes().strip():
+        return "empty"
+    if output.schema:
+        return schema_problem(path, output.schema)
+    return ""
+
+
+def schema_problem(path: Path, schema: str) -> str:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except (ValueError, UnicodeDecodeError) as error:
+        return f"is not valid JSON: {error}"
+    wrong = schemas.describe(document, schemas.load(schema))
+    return f"does not match schema {schema}: {'; '.join(wrong)}" if wrong else ""
+
+
+def _refuse(word: str) -> object:
+    raise ValueError(f"{word} is not JSON")
+
+
+
+
+def require_files(paths: list[Path]) -> None:
+    for path in paths:
+        if not path.is_file():
+            raise StrataError("MISSING_INPUT", f"{path} is not there", "check the input's path")

@@ -1,0 +1,42 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: research of one topic from one side. `uv run core/researcher.py market "Self-hosted wikis"`"""
+
+from __future__ import annotations
+
+import argparse
+
+from lib import agents, cli, executor
+from lib.cli import Call, Tool
+from lib.contract import Json, usage
+from lib.task import Task
+
+TOOL = Tool("researcher", layer=1, summary="Research a topic in one domain.", example='uv run core/researcher.py tech "Self-hosted wikis"')  # fmt: skip
+PREFIX = "researcher-"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("domain", metavar="DOMAIN", help=f"{', '.join(domains())}; a further one is a file {PREFIX}<domain>.md")
+    parser.add_argument("topic", metavar="TOPIC")
+    executor.arguments(parser)
+
+
+def domains() -> list[str]:
+    return sorted(p.stem.removeprefix(PREFIX) for p in agents.PROMPTS.glob(f"*/{PREFIX}*.md"))
+
+
+def main(call: Call) -> Json:
+    domain = call.options.domain
+    if domain not in domains():
+        usage(f"there is no research domain {domain!r}", f"one of {', '.join(domains())}, or write {PREFIX}{domain}.md")
+    action = "CONSOLIDATE" if domain == "consolidator" else "RESEARCH"
+    task = Task(action=action, target=call.options.topic)
+    return executor.run_agent(call, agents.load(PREFIX + domain), executor.read_task(call, task))
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

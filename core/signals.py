@@ -1,0 +1,70 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""For shells and agents: waits for, lists and writes signal files. `uv run core/signals.py wait --session-dir S --expect exec-plan`"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from lib import cli, observability, signals
+from lib.cli import Call, Tool
+from lib.contract import ExitCode, Json, StrataError, usage
+from lib.session import SESSION_VARIABLE
+
+TOOL = Tool("signals", layer=0, summary="Wait for, list or write signal files of a session.", example="uv run core/signals.py wait --session-dir sessions/20260207-1000-login --expect orch-ospec --timeout 3600")  # fmt: skip
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("verb", choices=("wait", "list", "write"))
+    add("--expect", metavar="LAYER-NAME", action="append", nargs="+", default=[], help="wait: which signals, such as orch-ospec")
+    add("--timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="wait: how long at most (default 600)")
+    add("--layer", choices=signals.LAYERS, help="write: the layer")
+    add("--signal-name", metavar="NAME", help="write: the name")
+    add("--status", choices=tuple(signals.SUFFIX), default="success", help="write: how it went")
+    add("--artifact", metavar="PATH", help="write: what was made")
+
+
+def main(call: Call) -> Json:
+    where = call.options.session_dir or os.environ.get(SESSION_VARIABLE)
+    if not where:
+        usage("which session?", "give --session-dir")
+    folder = signals.require_session(where)
+    if call.options.verb == "write":
+        if not (call.options.layer and call.options.signal_name):
+            usage("write needs --layer and --signal-name")
+        path = observability.signal_completion(
+            folder, call.options.layer, call.options.signal_name, call.options.status, call.options.artifact
+        )
+        return {"tool": "signals", "status": "success", "exit_code": 0, "signal": str(path)}
+    if call.options.verb == "list":
+        found, missing = signals.present(folder), list[str]()
+    else:
+        expected = [name for group in call.options.expect for name in group]
+        if not expected:
+            usage("wait needs --expect LAYER-NAME", "list shows the names that are there")
+        found, missing = signals.wait(folder, expected, call.options.timeout)
+    listed = [{"signal": f"{s.layer}-{s.name}", "status": s.status, "file": str(s.file)} for s in found]
+    if missing:
+        raise StrataError(
+            "TIMEOUT",
+            f"no signal of {', '.join(missing)} after {call.options.timeout:g} s",
+            "look at .live-report, or wait longer",
+            ExitCode.TIMEOUT,
+            {"signals": listed},
+        )
+    failed = [s for s in listed if s["status"] != "done"] if call.options.verb == "wait" else []
+    document: Json = {"tool": "signals", "status": "failure" if failed else "success", "exit_code": int(bool(failed)), "signals": listed}
+    if failed:
+        names = ", ".join(s["signal"] for s in failed)
+        document["error"] = {"code": "SIGNALLED_FAILURE", "message": f"{names} did not succeed", "hint": "see its outcome"}
+    return document
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

@@ -1,0 +1,460 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 0: one agent session, and the only file that imports the agent SDK. `uv run core/spawn.py --prompt "Say hello"`"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+from lib import agents, cli, config, files, grant, keeper, observability, process, redact, schemas, session
+from lib.cli import Call, Tool
+from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, finite_cost, usage
+from lib.drivers import Answer, Request, record
+from lib.drivers.replay import replay
+from lib.snapshot import Snapshot
+
+TOOL = Tool("spawn", layer=0, summary="Run one agent session.", example='uv run core/spawn.py --prompt "List the files here" --allowed-tools Glob')  # fmt: skip
+DEFAULT_TIMEOUT_SECONDS = 600.0
+WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
+UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
+BUFFER_BYTES = 256 * 1024 * 1024  # one line of the CLI's output; the SDK's own 1 MB loses large tool results
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--prompt", help="what to do")
+    add("--prompt-file", metavar="FILE", help="the prompt as a file of any size; - is stdin")
+    add("--system-prompt", metavar="FILE", help="who the agent is and how it works")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
+    add("--allowed-tools", metavar="LIST", default="", help="comma list; only these tools exist for the agent")
+    add("--name", default="spawn", help="what to call this session (letters, digits, dashes)")
+    add("--permission-mode", choices=grant.PERMISSION_MODES, default="dontAsk")
+    add("--add-dir", metavar="DIR", action="append", default=[], help="a further folder the agent may use")
+    add("--schema", metavar="FILE", help="a JSON Schema the answer must match")
+    add("--timeout", type=cli.positive, metavar="SECONDS", default=DEFAULT_TIMEOUT_SECONDS)
+    add("--max-turns", type=cli.count, metavar="N")
+    add("--max-budget-usd", type=cli.positive, metavar="USD", help="checked after each answer, so one answer can overshoot it")
+    add("--resume-id", metavar="ID", help="continue this agent session")
+    add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
+    add("--step", help=argparse.SUPPRESS)
+    add("--attempt-dir", help=argparse.SUPPRESS)
+    add("--write-dir", action="append", default=[], help=argparse.SUPPRESS)
+    add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
+
+
+def main(call: Call) -> Json:
+    prompt, system_prompt, schema = read_texts(call)
+    tools = read_tools(call)
+    call.depth.require(1)
+    step = session.Step.parse(call.options.step) if call.options.step else session.bare_step(call.options.name)
+    call.open_session(call.options.name if call.options.name != "spawn" else prompt[:60], step.slug)
+    if call.depth.remaining == 1:
+        call.report("depth-warning", "this is the last level: the agent cannot start another, and cannot be healed")
+    ordinal = len(call.session.ended(step)) + 1
+    attempt = given_attempt(call) or call.session.new_attempt(step)
+    request = make_request(call, attempt, prompt, system_prompt, schema, tools)
+    files.write_atomic(attempt.folder / "prompt.md", prompt)
+    files.write_atomic(attempt.folder / "system.md", system_prompt)
+    roots = watched(request)
+    before = Snapshot(roots, exclude=(call.session.folder,))
+    answer = ask(call, request, step, ordinal, roots)
+    changes = before.changes()
+    meta = record.describe(request, answer, changes)
+    if call.driver == "record":
+        record.keep(request, answer, changes, roots)
+    else:
+        files.write_json(attempt.folder / "meta.json", meta)
+    document = {
+        "tool": "spawn",
+        "status": STATUS[answer.exit_code],
+        **answer.document(),
+        "agent": request.agent,
+        "model": request.model,
+        "driver": call.driver,
+        "artifacts": [c.document() for c in changes if c.kind != "folder"],
+        "depth": call.depth.current + 1,
+        "max_depth": call.depth.maximum,
+        "confinement": confinement(tools),
+        "grant": json.loads(request.env[grant.GRANT_VARIABLE]),
+        "trace_id": call.trace_id,
+        "session_dir": str(call.session.folder),
+        "attempt_dir": str(attempt.folder),
+    }
+    if not call.options.attempt_dir:
+        attempt.finish(document | {"session_dir": ".", "attempt_dir": call.session.relative(attempt.folder)})
+    call.artifact = attempt.folder / "output.md"
+    return document
+
+
+def read_texts(call: Call) -> tuple[str, str, Json | None]:
+    options = call.options
+    if (options.prompt is None) == (options.prompt_file is None):
+        usage("give the prompt with --prompt or with --prompt-file", "--prompt-file - reads it from stdin")
+    prompt = options.prompt if options.prompt is not None else cli.read_text(options.prompt_file, "--prompt-file")
+    if not prompt.strip():
+        usage("the prompt is empty")
+    for path in options.extra_context:
+        prompt += f"\n\n## Additional context\n\n{cli.read_text(path, '--extra-context').strip()}\n"
+    system_prompt = cli.read_text(options.system_prompt, "--system-prompt") if options.system_prompt else ""
+    schema = None
+    if options.schema:
+        try:
+            schema = schemas.check_schema(json.loads(cli.read_text(options.schema, "--schema")), options.schema)
+        except ValueError as error:
+            raise StrataError("BAD_SCHEMA", f"--schema {options.schema} is not JSON: {error}") from None
+    return prompt, system_prompt, schema
+
+
+def read_tools(call: Call) -> tuple[str, ...]:
+    tools = agents.split_rules(call.options.allowed_tools)
+    agents.check_tools(tools, "--allowed-tools")
+    grant.check(
+        call.grant,
+        tools=tools,
+        permission_mode=call.options.permission_mode,
+        folders=tuple(Path(d) for d in (*call.options.add_dir, *call.options.write_dir)),
+        max_budget_usd=call.options.max_budget_usd,
+    )
+    return tools
+
+
+def given_attempt(call: Call) -> session.Attempt | None:
+    """The attempt folder an executor made for us; the outcome is then the executor's to write."""
+    if not call.options.attempt_dir:
+        return None
+    folder = Path(call.options.attempt_dir)
+    return session.Attempt(folder, int(folder.name.removeprefix("attempt-")))
+
+
+def make_request(
+    call: Call, attempt: session.Attempt, prompt: str, system_prompt: str, schema: Json | None, tools: tuple[str, ...]
+) -> Request:
+    options = call.options
+    added = tuple(Path(d).absolute() for d in options.add_dir)
+    for folder in added:
+        if not folder.is_dir():
+            usage(f"--add-dir {folder}: there is no such folder")
+    write_dirs = tuple(Path(d) for d in options.write_dir) or (call.cwd, *added, attempt.out)
+    read_dirs = (*added, *(Path(d) for d in options.read_dir))
+    given = grant.Grant(
+        tuple(tools),
+        options.permission_mode,
+        tuple(str(p.resolve()) for p in {call.cwd, *added, *write_dirs, call.session.folder}),
+        options.max_budget_usd,
+    )
+    milliseconds = str(int(options.timeout * 1000))
+    env = call.child_env(
+        **{
+            observability.DEPTH_VARIABLE: str(call.depth.current + 1),
+            grant.GRANT_VARIABLE: given.text(),
+            # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
+            "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+            "BASH_DEFAULT_TIMEOUT_MS": milliseconds,
+            "BASH_MAX_TIMEOUT_MS": milliseconds,
+        }
+    )
+    return Request(
+        agent=options.name,
+        prompt=prompt,
+        system_prompt=system_prompt,
+        model=config.model_id(options.model or "medium-tier"),
+        tools=tools,
+        permission_mode=options.permission_mode,
+        cwd=call.cwd,
+        out=attempt.out,
+        session=call.session.folder,
+        attempt=attempt.folder,
+        write_dirs=write_dirs,
+        read_dirs=read_dirs,
+        env=env,
+        timeout_seconds=options.timeout,
+        schema=schema,
+        max_turns=options.max_turns,
+        max_budget_usd=options.max_budget_usd,
+        resume_id=options.resume_id,
+        inherit_settings=options.inherit_settings,
+        on_event=call.report,
+    )
+
+
+def watched(request: Request) -> dict[str, Path]:
+    """The folders whose changes are this agent's. Where Bash could write anywhere, the working folder is watched too."""
+    folders: dict[str, Path] = {"out": request.out}
+    unconfined = any(grant.tool_name(t) in UNCONFINED_TOOLS for t in request.tools)
+    if request.cwd in request.write_dirs or unconfined:
+        folders["workspace"] = request.cwd
+    for folder in request.write_dirs:
+        if folder not in folders.values():
+            folders[f"dir-{len(folders)}"] = folder
+    return folders
+
+
+def confinement(tools: tuple[str, ...]) -> str:
+    names = {grant.tool_name(t) for t in tools}
+    if names & set(UNCONFINED_TOOLS):
+        return "none"
+    return "folders" if names & set(WRITE_TOOLS) else "read-only"
+
+
+def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
+    if call.driver != "replay":
+        return live(request)
+    if not call.options.fixtures:
+        usage("--driver replay needs --fixtures DIR", "the folder of a session recorded with --driver record")
+    return replay(request, Path(call.options.fixtures), step, ordinal, call.options.accept_drift, roots)
+
+
+# The live driver: the SDK and the CLI it bundles
+
+
+class Conversation:
+    """What has been heard of a session so far, and why it was cut short if it was."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.result: Any = None
+        self.failure: Exception | None = None
+        self.cut_short = ""  # timeout, login or unknown-tool
+        self.login = False
+        self.last_text = ""
+        self.last_data: Any = None
+        self.resets_at: int | None = None
+        self.stderr: list[str] = []
+        self.started = time.monotonic()
+
+    def stop(self, reason: str) -> None:
+        self.cut_short = self.cut_short or reason
+        end_cli()
+
+
+def end_cli() -> None:
+    """Asks the keeper above the CLI to end it. The CLI is never killed first: it still has Bash children to stop."""
+    me = os.getpid()
+    for pid, parent in keeper.parents().items():
+        if parent == me:
+            keeper.send(pid, signal.SIGTERM)
+
+
+def live(request: Request) -> Answer:
+    talk = Conversation(request)
+    process.stop_softly = end_cli
+    try:
+        asyncio.run(converse(talk))
+    finally:
+        process.stop_softly = None
+    if process.stopping.is_set():
+        raise Interrupted()
+    return to_answer(talk)
+
+
+async def converse(talk: Conversation) -> None:
+    import claude_agent_sdk as sdk  # here, after everything was checked: importing it takes longer than a replay
+
+    request = talk.request
+    with tempfile.TemporaryDirectory(prefix="strata-") as folder:
+        system_file = Path(folder) / "system.md"
+        system_file.write_text(request.system_prompt, encoding="utf-8")
+        options = sdk.ClaudeAgentOptions(
+            model=request.model,
+            system_prompt=cast(Any, {"type": "file", "path": str(system_file)}) if request.system_prompt else None,
+            tools=sorted({grant.tool_name(t) for t in request.tools}),
+            allowed_tools=allow_rules(request),
+            permission_mode=cast(Any, request.permission_mode),
+            cwd=request.cwd,
+            add_dirs=list(request.read_dirs) + [d for d in request.write_dirs if d != request.cwd],
+            env=request.env,
+            setting_sources=None if request.inherit_settings else [],
+            strict_mcp_config=not request.inherit_settings,
+            verbatim_prompts=True,
+            max_turns=request.max_turns,
+            max_budget_usd=request.max_budget_usd,
+            output_format={"type": "json_schema", "schema": request.schema} if request.schema else None,
+            resume=request.resume_id,
+            session_id=None if request.resume_id else str(uuid.uuid4()),
+            max_buffer_size=BUFFER_BYTES,
+            stderr=talk.stderr.append,
+            cli_path=kept_cli(Path(folder), Path(cast(str, sdk.__file__)).parent),
+        )
+        clock = asyncio.get_running_loop().call_later(request.timeout_seconds, talk.stop, "timeout")
+        try:
+            with (request.attempt / "transcript.jsonl").open("a", encoding="utf-8") as transcript:
+                async for message in sdk.query(prompt=request.prompt, options=options):
+                    note(message, transcript)
+                    hear(talk, message)
+        except Exception as failure:  # the SDK raises its own errors, OSError and bare Exception; `classify` sorts them
+            talk.failure = failure
+        finally:
+            clock.cancel()
+
+
+def kept_cli(folder: Path, package: Path) -> Path:
+    """A one-line program that starts the CLI under a keeper. The SDK takes a path and adds its own arguments."""
+    bundled = package / "_bundled" / "claude"
+    command = str(bundled) if bundled.exists() else shutil.which("claude")
+    if not command:
+        raise StrataError("CLI_MISSING", "the agent CLI is not installed", "reinstall claude-agent-sdk: uv cache clean claude-agent-sdk")
+    words = [sys.executable, "-S", "-E", str(CORE / "lib" / "keeper.py"), "--parent", str(os.getpid()), "--", command]
+    script = folder / "claude"
+    quoted = " ".join("'" + w.replace("'", "'\\''") + "'" for w in words)
+    script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return script
+
+
+def allow_rules(request: Request) -> list[str]:
+    """What runs without asking. File tools are let write only below the folders of this request."""
+    rules: list[str] = []
+    for rule in request.tools:
+        if rule in WRITE_TOOLS:
+            rules += [f"Edit(/{folder}/**)" for folder in request.write_dirs]
+        elif rule not in ("Read", "Glob", "Grep"):
+            rules.append(rule)
+    return sorted(set(rules))
+
+
+def note(message: Any, transcript: Any) -> None:
+    """Every message as a line, as it comes: an answer that was paid for is on disk before it is judged."""
+    line = {"type": type(message).__name__, **dataclasses.asdict(message)}
+    transcript.write(redact.redact(json.dumps(line, default=str, ensure_ascii=False)) + "\n")
+    transcript.flush()
+
+
+def hear(talk: Conversation, message: Any) -> None:
+    kind = type(message).__name__
+    if kind == "SystemMessage":
+        data: Json = message.data
+        if message.subtype == "init":
+            check_init(talk, data)
+        elif message.subtype == "api_retry":
+            detail = {k: data.get(k) for k in ("attempt", "max_retries", "error_status", "error", "retry_delay_ms")}
+            talk.request.on_event("api-retry", detail)
+            if data.get("error") == "authentication_failed" or data.get("error_status") in (401, 403):
+                talk.login = True
+                talk.stop("login")
+    elif kind == "AssistantMessage":
+        if message.error == "authentication_failed":
+            talk.login = True
+        for block in message.content:
+            if type(block).__name__ == "TextBlock":
+                talk.last_text = block.text
+            elif type(block).__name__ == "ToolUseBlock":
+                if block.name == "StructuredOutput":
+                    talk.last_data = block.input
+                talk.request.on_event("tool-use", {"tool": block.name})
+    elif kind == "RateLimitEvent":
+        talk.resets_at = message.rate_limit_info.resets_at
+        talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
+    elif kind == "ResultMessage":
+        talk.result = message  # several can come; the last counts
+
+
+def check_init(talk: Conversation, data: Json) -> None:
+    """The CLI leaves out a tool it does not have without saying so."""
+    there = {"Agent" if t == "Task" else t for t in data.get("tools", [])}
+    missing = [t for t in talk.request.tools if ("Agent" if grant.tool_name(t) == "Task" else grant.tool_name(t)) not in there]
+    if missing:
+        talk.failure = StrataError(
+            "UNKNOWN_AGENT_TOOL", f"the agent CLI has no tool {', '.join(missing)}", "ask only for tools it has"
+        )
+        talk.stop("unknown-tool")
+
+
+def to_answer(talk: Conversation) -> Answer:
+    result = talk.result
+    code, error = classify(talk)
+    text = (result.result if result else None) or talk.last_text
+    if not text and talk.last_data is not None:
+        text = json.dumps(talk.last_data, ensure_ascii=False)  # data that failed its schema is still what was paid for
+    answer = Answer(exit_code=code, error=error, result=text, duration_seconds=time.monotonic() - talk.started)
+    if result:
+        answer.structured_output = result.structured_output
+        answer.cost_usd = finite_cost(result.total_cost_usd)
+        answer.cost_source = "reported" if answer.cost_usd is not None else "unknown"
+        answer.usage = dict(result.model_usage or {})
+        answer.turns = result.num_turns
+        answer.agent_session_id = result.session_id
+        answer.denials = [dict(d) for d in result.permission_denials or []]
+    files.write_atomic(talk.request.attempt / "output.md", text)
+    return answer
+
+
+LOGIN_HINT = "set ANTHROPIC_API_KEY, or run `claude` once and log in"
+
+
+def classify(talk: Conversation) -> tuple[ExitCode, Json | None]:
+    """Every way a session can end, as a code, a clear error and an exit. Only a last, unblemished result is a success."""
+    result, failure = talk.result, talk.failure
+
+    def failed(code: str, message: str, hint: str = "", exit_code: ExitCode = ExitCode.FAILURE, **detail: Any):
+        return exit_code, StrataError(code, message, hint, detail={k: v for k, v in detail.items() if v}).document()
+
+    if talk.cut_short == "timeout":
+        seconds = talk.request.timeout_seconds
+        return failed("TIMEOUT", f"no answer after {seconds:g} s", "give it more with --timeout", ExitCode.TIMEOUT)
+    if isinstance(failure, StrataError):
+        return failure.exit_code, failure.document()
+    status = getattr(result, "api_error_status", None) or getattr(failure, "api_error_status", None)
+    if talk.login or status in (401, 403):
+        refused = status or talk.cut_short
+        what = "the model refused the login" if refused else "no login was found"
+        return failed("LOGIN_REFUSED" if refused else "LOGIN_MISSING", what, LOGIN_HINT)
+    if result is None:
+        return failed(*_no_result(failure, talk))
+    words = "; ".join(result.errors or []) or result.result or talk.last_text
+    if result.subtype == "error_max_turns":
+        return failed("MAX_TURNS", f"not finished after {talk.request.max_turns} turns", "raise --max-turns, or ask for less")
+    if result.subtype == "error_max_budget_usd":
+        spent = f"{result.total_cost_usd:.4f} USD spent of {talk.request.max_budget_usd}"
+        return failed("BUDGET_EXCEEDED", spent, "raise --max-budget-usd", ExitCode.NEEDS_ESCALATION)
+    if result.subtype == "error_max_structured_output_retries":
+        return failed("SCHEMA_RETRIES", words, "the last answer is kept in output.md; simplify the schema or the question")
+    if status == 429:
+        return failed("RATE_LIMITED", words, "wait for the reset and run it again", resets_at=talk.resets_at)
+    if status and status >= 500:
+        return failed("API_OVERLOADED" if status == 529 else "API_ERROR", words, "try again later", api_status=status)
+    if status:
+        hint = "check the model's name" if status == 404 else "the request itself was refused"
+        return failed("API_REFUSED", words, hint, api_status=status)
+    if result.is_error or result.subtype != "success" or failure:
+        return failed("AGENT_ABORTED", words or f"the session ended with {result.subtype}", "look at transcript.jsonl")
+    if talk.request.schema and result.structured_output is None:
+        return failed("NO_STRUCTURED_OUTPUT", "the agent answered in prose instead of the schema", "its text is kept in output.md")
+    return ExitCode.SUCCESS, None
+
+
+def _no_result(failure: Exception | None, talk: Conversation) -> tuple[str, str, str]:
+    tail = " | ".join(talk.stderr[-3:])
+    kind = type(failure).__name__
+    if kind == "CLINotFoundError":
+        return "CLI_MISSING", "the agent CLI is not installed", "reinstall claude-agent-sdk: uv cache clean claude-agent-sdk"
+    if kind == "CLIConnectionError":
+        return "CLI_UNREACHABLE", str(failure), "check --cwd and that the CLI can be run"
+    if kind in ("CLIJSONDecodeError", "MessageParseError"):
+        return "CLI_BAD_OUTPUT", f"the agent CLI printed something unreadable: {str(failure)[:200]}", "look at transcript.jsonl"
+    if kind in ("ProcessError", "ResultError"):
+        code = getattr(failure, "exit_code", None)
+        return "CLI_DIED", f"the agent CLI ended with {code} before it answered{': ' + tail if tail else ''}", "run it again"
+    if failure:
+        return "CLI_DID_NOT_START", f"{failure}{': ' + tail if tail else ''}", "run it again; if it stays, reinstall claude-agent-sdk"
+    return "NO_RESULT", "the session ended without a result", "look at transcript.jsonl"
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

@@ -1,0 +1,37 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: one stage of taking a specification to tested code. `uv run core/spec.py PLAN docs/spec.md`"""
+
+from __future__ import annotations
+
+import argparse
+
+from lib import agents, cli, executor
+from lib.cli import Call, Tool
+from lib.contract import Json
+from lib.task import Task
+
+TOOL = Tool("spec", layer=1, summary="Take a specification one stage further.", example="uv run core/spec.py PLAN docs/spec.md --self-heal")  # fmt: skip
+STAGES = ("CREATE", "RESEARCH", "PLAN", "PLAN_REVIEW", "IMPLEMENT", "REVIEW", "TEST", "DOCUMENT")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stage", metavar="STAGE", choices=STAGES, help=", ".join(STAGES))
+    parser.add_argument("target", metavar="TARGET", help="the specification, as a path in the working folder")
+    parser.add_argument("extra", metavar="EXTRA", nargs="*", help="further words for the agent, such as the path of a plan")
+    executor.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    stage = call.options.stage
+    agent = agents.load(f"spec-{stage.lower().replace('_', '-')}")
+    task = Task(action=stage, target=call.options.target, extra=tuple(call.options.extra))
+    return executor.run_agent(call, agent, executor.read_task(call, task))
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)
