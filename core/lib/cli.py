@@ -107,7 +107,7 @@ class Call:
         return process.call_tool(
             self.tool.layer,
             tool,
-            [*arguments, *self.child_flags()],
+            [*self.child_flags(), *arguments],
             env=env or self.child_env(),
             on_line=observability.relay,
             **options,

@@ -26,7 +26,8 @@ from lib.verify import Verdict
 SELF_HEAL_MAX = 2
 # What more of the same cannot mend: a heal would only spend.
 HOPELESS = {"LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "CLI_MISSING", "UNKNOWN_AGENT_TOOL"}
-HOPELESS |= {"FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "BAD_CONFIG", "CORRUPT_STATE"}
+HOPELESS |= {"FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "BAD_CONFIG", "CORRUPT_STATE", "USAGE", "BAD_ENVIRONMENT"}
+HOPELESS |= {"MISSING_INPUT", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "LAYER_VIOLATION"}
 REPAIRABLE = {"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"}
 
 
@@ -283,6 +284,7 @@ def _close(
         "verified": [{**v, "path": call.session.relative(Path(v["path"]))} if "path" in v else v for v in work.verified],
         "outputs": published,
         "fingerprint": task.fingerprint,
+        "consumed": task.consumed,
         "finished_at": now(),
         "duration_seconds": round(timer.elapsed_seconds(), 3),
         **{k: v for k, v in work.document.items() if k not in _SPAWN_ONLY and k not in ("verdict", "reason")},

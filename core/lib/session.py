@@ -33,13 +33,13 @@ class Step:
     @staticmethod
     def parse(text: str) -> Step:
         parts = text.split("/")
-        if len(parts) != 5 or not parts[3].isdigit() or any(p != "-" and files.safe_name(p) != p for p in parts):
+        if len(parts) != 5 or not parts[3].isdigit() or any(p != "_" and files.safe_name(p) != p for p in parts):
             usage(f"--step must look like phase/orchestrator/stage/round/item, not {text!r}")
-        phase, orchestrator, stage, number, item = ("" if p == "-" else p for p in parts)
+        phase, orchestrator, stage, number, item = ("" if p == "_" else p for p in parts)
         return Step(phase, orchestrator, stage, int(number), item)
 
     def __str__(self) -> str:
-        return "/".join((self.phase or "-", self.orchestrator or "-", self.stage or "-", str(self.round), self.item or "-"))
+        return "/".join((self.phase or "_", self.orchestrator or "_", self.stage or "_", str(self.round), self.item or "_"))
 
     @property
     def slug(self) -> str:
@@ -62,9 +62,10 @@ class Step:
 
     @property
     def artifacts(self) -> Path:
-        """Where finished outputs are published: the same place whatever round or attempt made them."""
+        """Where finished outputs are published: the same place whichever attempt made them, another one per round."""
         folder = (Path("phases") / self.phase if self.phase else Path()) / "artifacts"
-        return folder.joinpath(*(p for p in (self.orchestrator, self.stage, self.item) if p))
+        parts = (self.orchestrator, self.stage, f"round-{self.round}" if self.round else "", self.item)
+        return folder.joinpath(*(p for p in parts if p))
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Task:
     outputs: tuple[Output, ...] = ()
     item: Any = None
     fingerprint: str = ""
+    consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
 
     def document(self) -> Json:
@@ -66,6 +67,7 @@ class Task:
             "outputs": {o.name: o.document() for o in self.outputs},
             "item": self.item,
             "fingerprint": self.fingerprint,
+            "consumed": self.consumed,
             "kind": self.kind,
         }
 
@@ -79,6 +81,7 @@ class Task:
             outputs=tuple(Output.read(n, s) for n, s in cast(Json, document.get("outputs", {})).items()),
             item=document.get("item"),
             fingerprint=document.get("fingerprint", ""),
+            consumed=document.get("consumed", {}),
             kind=document.get("kind", "first"),
         )
 

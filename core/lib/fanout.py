@@ -1,0 +1,64 @@
+"""Running pieces of work at the same time, each as soon as those it waits for have succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeVar
+
+from lib.contract import StrataError
+
+Result = TypeVar("Result")
+
+
+def check_graph(after: Mapping[str, Sequence[str]], what: str) -> None:
+    """Every dependency exists and none leads back to itself. graphlib would add a missing one without a word."""
+    for key, others in after.items():
+        for other in others:
+            if other not in after:
+                raise StrataError("BAD_ITEMS", f"{what}: {key!r} waits for {other!r}, which is not there", "correct the items")
+    try:
+        TopologicalSorter(after).prepare()
+    except CycleError as error:
+        raise StrataError("BAD_ITEMS", f"{what}: a circle of waiting: {' → '.join(error.args[1])}", "correct the items") from None
+
+
+def run(
+    after: Mapping[str, Sequence[str]],
+    cap: int,
+    work: Callable[[str], Result],
+    succeeded: Callable[[Result], bool],
+    blocked: Callable[[str, str], Result],
+    go_on: Callable[[Result], bool],
+) -> dict[str, Result]:
+    """Runs `work` for every key. A key whose dependency did not succeed gets `blocked(key, cause)`. When `go_on` says no
+    to a result, nothing new is started; what runs is let finish. Results come in the order of `after`."""
+    sorter = TopologicalSorter(after)
+    sorter.prepare()
+    results: dict[str, Result] = {}
+    running: dict[Future[Result], str] = {}
+    ready: list[str] = []
+    stopped = False
+    # One thread starts a child and waits for it, because a child's parent-death signal belongs to the thread.
+    with ThreadPoolExecutor(max_workers=cap, thread_name_prefix="stage") as pool:
+        while sorter.is_active() or running:
+            ready += sorted(sorter.get_ready(), key=list(after).index)
+            while ready and not stopped and len(running) < cap:
+                key = ready.pop(0)
+                cause = next((o for o in after[key] if not succeeded(results[o])), None)
+                if cause is not None:
+                    results[key] = blocked(key, cause)
+                    sorter.done(key)
+                    ready += sorted(sorter.get_ready(), key=list(after).index)
+                else:
+                    running[pool.submit(work, key)] = key
+            if not running:
+                break
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                key = running.pop(future)
+                results[key] = future.result()
+                stopped = stopped or not go_on(results[key])
+                sorter.done(key)
+    return {key: results[key] for key in after if key in results}

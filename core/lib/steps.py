@@ -1,0 +1,227 @@
+"""One step of a stage: whether it is already finished, and if not, having an executor do it, with retries that learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lib import agents, config, files, process
+from lib.cli import Call
+from lib.contract import STATUS, ExitCode, Interrupted, Json
+from lib.executor import HOPELESS
+from lib.orchestration import Stage, Worker
+from lib.session import Session, Step
+from lib.task import Task
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How a step stands. `key` is the member or item; a stage of one step has none."""
+
+    key: str
+    exit_code: ExitCode
+    verdict: str = "failed"  # done, needs_revision, failed, blocked or waiting
+    outputs: dict[str, str] = field(default_factory=dict[str, str])  # name → full path
+    error: Json | None = None
+    attempts: int = 0
+    skipped: bool = False  # finished in an earlier run
+    note: str = ""
+    cost_usd: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict in ("done", "needs_revision")
+
+    def document(self) -> Json:
+        status = "blocked" if self.verdict == "blocked" else STATUS[self.exit_code]
+        entry: Json = {"name": self.key, "status": status, "exit_code": int(self.exit_code), "verdict": self.verdict}
+        entry |= {"artifact": next(iter(self.outputs.values()), None), "attempts": self.attempts, "skipped": self.skipped}
+        if self.error:
+            entry["error"] = self.error.get("message", "")
+            entry["code"] = self.error.get("code", "")
+        if self.note:
+            entry["note"] = self.note
+        return entry
+
+
+@dataclass(frozen=True)
+class Order:
+    """A step to be done: who, what, and what it must be told besides."""
+
+    step: Step
+    key: str
+    worker: Worker
+    agent: str
+    args: tuple[str, ...]
+    task: Task
+    context: tuple[Path, ...] = ()
+
+
+def fingerprint(call: Call, stage: Stage, order: Order) -> str:
+    """Everything that, changed, makes the work another work. Not the attempt, not the place on this machine."""
+    agent = agents.load(order.agent) if order.agent else None
+    tier = call.options.model or stage.model or (agent.tier if agent else "")
+    parts: list[Any] = [
+        agent.fingerprint if agent else [order.worker.tool, files.sha256(process.find_tool(order.worker.tool))],
+        config.model_id(tier) if tier else "",
+        order.args,
+        order.task.action,
+        order.task.target,
+        order.task.extra,
+        order.task.item,
+        [o.document() for o in order.task.outputs],
+        {name: _content(value, call) for name, value in order.task.inputs.items()},
+        [files.sha256(path) for path in order.context],
+    ]
+    return files.digest(parts)
+
+
+def _content(value: Any, call: Call) -> Any:
+    """An input of the session counts by its content; one of the workspace is in `consumed`, where a later writer may change it."""
+    if isinstance(value, list):
+        return [_content(v, call) for v in value]  # type: ignore[reportUnknownVariableType]
+    if not isinstance(value, str):
+        return value
+    path = Path(value)
+    if path.is_absolute() and path.is_relative_to(call.session.folder):
+        return files.sha256(path) if path.is_file() else _tree(path)
+    return value
+
+
+def _tree(path: Path) -> Any:
+    return {str(p.relative_to(path)): files.sha256(p) for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+class Finished:
+    """What earlier runs of this session have finished, and whether it is still so."""
+
+    def __init__(self, session: Session, cwd: Path) -> None:
+        self.session = session
+        self.cwd = cwd
+
+    def outcome(self, step: Step, wanted: str) -> Json | None:
+        """The newest outcome of `step`, if the step need not run again."""
+        ended = self.session.ended(step)
+        if not ended:
+            return None
+        outcome = ended[-1][1]
+        if outcome.get("verdict") not in ("done", "needs_revision") or outcome.get("fingerprint") != wanted:
+            return None
+        return outcome if self._still_there(outcome) else None
+
+    def _still_there(self, outcome: Json) -> bool:
+        for entry in outcome.get("outputs", []):
+            root = self.session.folder if entry["in"] == "session" else self.cwd
+            path = root / entry["path"]
+            if not path.exists() or ("sha256" in entry and not self._same(path, entry["in"], entry["path"], entry["sha256"])):
+                return False
+        for path, sha in outcome.get("consumed", {}).items():
+            if not self._same(self.cwd / path, "workspace", path, sha):
+                return False
+        for change in outcome.get("artifacts") or []:
+            if change["root"] == "workspace" and not change.get("ignored") and change.get("kind", "file") == "file":
+                if not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
+                    return False
+        return True
+
+    def _same(self, path: Path, place: str, name: str, sha: str) -> bool:
+        """As it was left, or as its latest finished writer left it."""
+        now = files.sha256(path) if path.is_file() else ""
+        return now == sha or (place == "workspace" and self._latest.get(name) == now)
+
+    @cached_property
+    def _latest(self) -> dict[str, str]:
+        """The hash the latest finished writer recorded for each file of the workspace; "" where it deleted it."""
+        writers: list[tuple[str, Json]] = []
+        for path in self.session.folder.glob("**/attempt-*/outcome.json"):
+            outcome = files.read_json(path)
+            if outcome.get("verdict") in ("done", "needs_revision"):
+                writers.append((outcome.get("finished_at", ""), outcome))
+        latest: dict[str, str] = {}
+        for _, outcome in sorted(writers, key=lambda pair: pair[0]):
+            for change in outcome.get("artifacts") or []:
+                if change["root"] == "workspace":
+                    latest[change["path"]] = change.get("sha256", "")
+        return latest
+
+
+def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:
+    """Skips the step if it is finished; otherwise has it done, with as many retries as are left to it."""
+    wanted = order.task.fingerprint
+    outcome = finished.outcome(order.step, wanted)
+    if outcome:
+        call.event(order.step.slug, "skipped", "finished in an earlier run")
+        return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
+    tries = [o for _, o in call.session.ended(order.step) if o.get("kind") in ("first", "retry", "rerun") and o.get("fingerprint") == wanted]
+    left = 1 + stage.retry_max - len(tries)
+    kind = "first" if not tries else ("retry" if left > 0 else "rerun")
+    last = tries[-1].get("error") if tries else None
+    timeouts = sum(o.get("exit_code") == ExitCode.TIMEOUT for o in tries)
+    for number in range(max(left, 1)):
+        if number:
+            _wait(stage, len(tries) + number - 1)
+            kind = "retry"
+        outcome = _attempt(call, stage, order, kind, last)
+        code = ExitCode(outcome["exit_code"])
+        last = outcome.get("error")
+        timeouts += code == ExitCode.TIMEOUT
+        hopeless = (last or {}).get("code") in HOPELESS
+        # The table: 1 is retried, 21 once; 2, 3, 10, 11 and 20 are never ours to repeat.
+        if code not in (ExitCode.FAILURE, ExitCode.TIMEOUT) or hopeless or timeouts > 1:
+            break
+    return _result(call, order, outcome or {}, len(call.session.attempts(order.step)), skipped=False)
+
+
+def _wait(stage: Stage, retries_done: int) -> None:
+    if stage.backoff_seconds:
+        seconds = stage.backoff_seconds[min(retries_done, len(stage.backoff_seconds) - 1)]
+        if process.stopping.wait(seconds):
+            raise Interrupted()
+
+
+def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None) -> Json:
+    folder = call.session.folder / order.step.folder
+    number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
+    task_file = folder / f"task-{number}.json"
+    files.write_json(task_file, replace(order.task, kind=kind).document())
+    flags = ["--task", str(task_file), "--step", str(order.step), "--timeout", str(stage.timeout_seconds)]
+    flags += ["--self-heal"] if stage.self_heal else []
+    flags += ["--model", stage.model] if stage.model and not call.options.model else []
+    flags += ["--max-turns", str(stage.max_turns)] if stage.max_turns else []
+    flags += ["--max-budget-usd", str(stage.max_budget_usd)] if stage.max_budget_usd else []
+    flags += ["--checks", str(Path(call.options.checks).absolute())] if call.options.checks else []
+    for path in (*order.context, *(Path(p) for p in call.options.extra_context)):
+        flags += ["--extra-context", str(path)]
+    if last:
+        lesson = folder / f"lesson-{number}.md"
+        files.write_atomic(lesson, f"An earlier attempt at this failed with {last.get('code')}: {last.get('message')}\n")
+        flags += ["--extra-context", str(lesson)]
+    words = [order.agent] if order.agent else [*order.args, *([order.task.target] if order.task.target else [])]
+    tool = order.worker.tool or "agent.py"
+    # The executor keeps the attempt's clock. This one only catches an executor that hangs itself.
+    backstop = stage.timeout_seconds * (4 if stage.self_heal else 2) + 60
+    reply = call.call(tool, [*flags, "--", *words], timeout_seconds=backstop)
+    document = reply.document
+    if "verdict" not in document:
+        document = {**document, "verdict": "failed"}  # it ended before it could judge: a usage error, a crash, a timeout
+    return document
+
+
+def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: bool) -> StepResult:
+    outputs: dict[str, str] = {}
+    for entry in outcome.get("outputs", []):
+        root = call.session.folder if entry["in"] == "session" else call.cwd
+        outputs[entry["output"]] = str(root / entry["path"])
+    return StepResult(
+        key=order.key,
+        exit_code=ExitCode(outcome["exit_code"]),
+        verdict=outcome.get("verdict", "failed"),
+        outputs=outputs,
+        error=outcome.get("error"),
+        attempts=attempts,
+        skipped=skipped,
+        note=outcome.get("note") or "",
+        cost_usd=outcome.get("cost_usd"),
+    )

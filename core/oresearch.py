@@ -1,0 +1,33 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 2: researches a topic from several sides at once and consolidates. `uv run core/oresearch.py "Self-hosted wikis"`"""
+
+from __future__ import annotations
+
+import argparse
+
+from lib import cli, orchestration, stages
+from lib.cli import Call, Tool
+from lib.contract import Json
+
+TOOL = Tool("oresearch", layer=2, summary="Research a topic in several domains at once, and consolidate.", example='uv run core/oresearch.py "Self-hosted wikis" --domains market,tech')  # fmt: skip
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--domains", metavar="LIST", default="market,ux,tech", help="comma list (default: market,ux,tech)")
+    stages.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    chosen = orchestration.load("oresearch", call.options.modifier)
+    params = {"topic": call.options.topic, "domains": call.options.domains}
+    return stages.run(call, chosen, params, topic=call.options.topic)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

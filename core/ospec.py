@@ -1,0 +1,34 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 2: takes a specification through its stages. `uv run core/ospec.py lean docs/spec.md`"""
+
+from __future__ import annotations
+
+import argparse
+
+from lib import cli, orchestration, stages
+from lib.cli import Call, Tool
+from lib.contract import Json
+
+TOOL = Tool("ospec", layer=2, summary="Take a specification from its plan to tested, documented code.", example="uv run core/ospec.py lean docs/spec.md --cwd my-project")  # fmt: skip
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("modifier", choices=("full", "lean", "leanest"), help="how many of the stages to run")
+    parser.add_argument("target", metavar="TARGET", help="the specification; full writes it first")
+    parser.add_argument("--request", metavar="TEXT", default="none", help="full: what the specification is to be about")
+    stages.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    options = call.options
+    chosen = orchestration.load("ospec", options.modifier)
+    return stages.run(call, chosen, {"target": options.target, "request": options.request}, topic=options.target)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)
