@@ -15,7 +15,12 @@ from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.task import Task
 
-TOOL = Tool("agent", layer=1, summary="Have an agent from prompts/ do one task, and verify what came back.", example="uv run core/agent.py spec-plan PLAN docs/spec.md")  # fmt: skip
+TOOL = Tool(
+    "agent",
+    layer=1,
+    summary="Have an agent from prompts/ do one task, and verify what came back.",
+    example="uv run core/agent.py spec-plan PLAN docs/spec.md",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

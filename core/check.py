@@ -16,7 +16,12 @@ from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.task import Task
 
-TOOL = Tool("check", layer=1, summary="Run named checks in the working folder and keep the evidence.", example="uv run core/check.py pytest ruff --cwd my-project")  # fmt: skip
+TOOL = Tool(
+    "check",
+    layer=1,
+    summary="Run named checks in the working folder and keep the evidence.",
+    example="uv run core/check.py pytest ruff --cwd my-project",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,17 +4,22 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 2: runs an orchestrator of config/orchestrators. `uv run core/orchestrator.py oresearch --param topic="Self-hosted wikis"`"""
+"""Layer 2: runs an orchestrator of config/orchestrators. `uv run core/orchestrator.py oresearch --param topic=Wikis`"""
 
 from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestration, stages
+from lib import cli, orchestrator_file, stages
 from lib.cli import Call, Tool
 from lib.contract import Json
 
-TOOL = Tool("orchestrator", layer=2, summary="Run the stages of an orchestrator.", example='uv run core/orchestrator.py oresearch --param topic="Self-hosted wikis"')  # fmt: skip
+TOOL = Tool(
+    "orchestrator",
+    layer=2,
+    summary="Run the stages of an orchestrator.",
+    example='uv run core/orchestrator.py oresearch --param topic="Self-hosted wikis"',
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    chosen = orchestration.load(call.options.name, call.options.modifier)
+    chosen = orchestrator_file.load(call.options.name, call.options.modifier)
     params = cli.keyword(call.options.param, "--param")
     return stages.run(call, chosen, params, topic=next(iter(params.values()), ""))
 

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestration, stages
+from lib import cli, orchestrator_file, stages
 from lib.cli import Call, Tool
 from lib.contract import Json
 
-TOOL = Tool("oresearch", layer=2, summary="Research a topic in several domains at once, and consolidate.", example='uv run core/oresearch.py "Self-hosted wikis" --domains market,tech')  # fmt: skip
+TOOL = Tool(
+    "oresearch",
+    layer=2,
+    summary="Research a topic in several domains at once, and consolidate.",
+    example='uv run core/oresearch.py "Self-hosted wikis" --domains market,tech',
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    chosen = orchestration.load("oresearch", call.options.modifier)
+    chosen = orchestrator_file.load("oresearch", call.options.modifier)
     params = {"topic": call.options.topic, "domains": call.options.domains}
     return stages.run(call, chosen, params, topic=call.options.topic)
 

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestration, stages
+from lib import cli, orchestrator_file, stages
 from lib.cli import Call, Tool
 from lib.contract import Json
 
-TOOL = Tool("ospec", layer=2, summary="Take a specification from its plan to tested, documented code.", example="uv run core/ospec.py lean docs/spec.md --cwd my-project")  # fmt: skip
+TOOL = Tool(
+    "ospec",
+    layer=2,
+    summary="Take a specification from its plan to tested, documented code.",
+    example="uv run core/ospec.py lean docs/spec.md --cwd my-project",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("modifier", choices=("full", "lean", "leanest"), help="how many of the stages to run")
     parser.add_argument("target", metavar="TARGET", help="the specification; full writes it first")
     parser.add_argument("--request", metavar="TEXT", default="none", help="full: what the specification is to be about")
-    stages.arguments(parser)
+    stages.arguments(parser, modifier=False)
 
 
 def main(call: Call) -> Json:
     options = call.options
-    chosen = orchestration.load("ospec", options.modifier)
+    chosen = orchestrator_file.load("ospec", options.modifier)
     return stages.run(call, chosen, {"target": options.target, "request": options.request}, topic=options.target)
 
 

@@ -15,7 +15,12 @@ from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.task import Task
 
-TOOL = Tool("researcher", layer=1, summary="Research a topic in one domain.", example='uv run core/researcher.py tech "Self-hosted wikis"')  # fmt: skip
+TOOL = Tool(
+    "researcher",
+    layer=1,
+    summary="Research a topic in one domain.",
+    example='uv run core/researcher.py tech "Self-hosted wikis"',
+)
 PREFIX = "researcher-"
 
 

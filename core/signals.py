@@ -4,7 +4,7 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""For shells and agents: waits for, lists and writes signal files. `uv run core/signals.py wait --session-dir S --expect exec-plan`"""
+"""Layer 0: waits for, lists and writes signal files, for shells and agents. `uv run core/signals.py list --session-dir S`"""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from lib.cli import Call, Tool
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.session import SESSION_VARIABLE
 
-TOOL = Tool("signals", layer=0, summary="Wait for, list or write signal files of a session.", example="uv run core/signals.py wait --session-dir sessions/20260207-1000-login --expect orch-ospec --timeout 3600")  # fmt: skip
+TOOL = Tool(
+    "signals",
+    layer=0,
+    summary="Wait for, list or write signal files of a session.",
+    example="uv run core/signals.py wait --session-dir sessions/20260207-1000-login --expect orch-ospec --timeout 3600",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +64,12 @@ def main(call: Call) -> Json:
             {"signals": listed},
         )
     failed = [s for s in listed if s["status"] != "done"] if call.options.verb == "wait" else []
-    document: Json = {"tool": "signals", "status": "failure" if failed else "success", "exit_code": int(bool(failed)), "signals": listed}
+    document: Json = {
+        "tool": "signals",
+        "status": "failure" if failed else "success",
+        "exit_code": int(bool(failed)),
+        "signals": listed,
+    }
     if failed:
         names = ", ".join(s["signal"] for s in failed)
         document["error"] = {"code": "SIGNALLED_FAILURE", "message": f"{names} did not succeed", "hint": "see its outcome"}

@@ -15,7 +15,12 @@ from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.task import Task
 
-TOOL = Tool("spec", layer=1, summary="Take a specification one stage further.", example="uv run core/spec.py PLAN docs/spec.md --self-heal")  # fmt: skip
+TOOL = Tool(
+    "spec",
+    layer=1,
+    summary="Take a specification one stage further.",
+    example="uv run core/spec.py PLAN docs/spec.md --self-heal",
+)
 STAGES = ("CREATE", "RESEARCH", "PLAN", "PLAN_REVIEW", "IMPLEMENT", "REVIEW", "TEST", "DOCUMENT")
 
 

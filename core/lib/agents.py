@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lib import config, files
 from lib.contract import HOUSE, Json, StrataError
@@ -15,9 +15,23 @@ from lib.task import Output
 
 PROMPTS = HOUSE / "prompts"
 # The built-in tools of the agent CLI. It drops a name it does not know without a word, so we do not send it one.
-KNOWN_TOOLS = (
-    "Agent Bash Edit Glob Grep Monitor NotebookEdit Read Skill Task TaskStop ToolSearch WebFetch WebSearch Write"
-).split()
+KNOWN_TOOLS = [
+    "Agent",
+    "Bash",
+    "Edit",
+    "Glob",
+    "Grep",
+    "Monitor",
+    "NotebookEdit",
+    "Read",
+    "Skill",
+    "Task",
+    "TaskStop",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+]
 # Keys Claude Code knows and we cannot honour: refused by name rather than ignored.
 _REFUSED = {
     "mcpServers": "an agent gets no MCP servers",
@@ -91,8 +105,10 @@ def load(name: str) -> Agent:
     if not found:
         raise config.ConfigError(file, 1, "no frontmatter", "start the file with --- name, description … ---")
     document = config.Document(file, found[1], first_line=2)
+    data: Any = document.data
+    given = cast(Json, data) if isinstance(data, dict) else {}
     for key, why in _REFUSED.items():
-        if isinstance(document.data, dict) and key in document.data:
+        if key in given:
             raise document.error([key], f"the key {key!r} is not supported: {why}", "remove it")
     data = document.check("agent")
     if data["name"] != file.stem:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree
 
 from lib import config, files, process
 from lib.contract import Json, StrataError
@@ -68,9 +68,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
     env = {k: v for k, v in os.environ.items() if not _WITHHELD.match(k)}
     started = now()
     with Timer() as timer:
-        finished = process.run_command(
-            check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output
-        )
+        finished = process.run_command(check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output)
     text = redact(output.read_text(encoding="utf-8", errors="replace"))
     files.write_atomic(output, text)
     errors, note = count_errors(check, finished.exit_code, text, report)
@@ -90,6 +88,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "started_at": started,
         "duration_seconds": round(timer.elapsed_seconds(), 3),
         "output": output.name,
+        "tail": "\n".join(text.strip().splitlines()[-12:])[-1500:],
         "output_sha256": files.sha256(output),
         **git_state(cwd),
     }
@@ -139,6 +138,7 @@ def _junit(exit_code: int, report: Path | None) -> tuple[int, str]:
 
 def git_state(cwd: Path) -> Json:
     """Which state of the work a check judged. Asks git without its locks, so that a user's own git is never blocked."""
+
     def git(*words: str) -> str | None:
         try:
             done = subprocess.run(

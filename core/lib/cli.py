@@ -1,9 +1,8 @@
-"""The edge every tool shares: arguments in; events, signals, one document and an exit code out. A tool hands its `main` to `run`."""
+"""The edge every tool shares: arguments in; events, signals, one document and an exit code out. Tools hand `main` to `run`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lib import depth as depths
-from lib import grant, keeper, observability, process
+from lib import grant, keeper, observability, printing, process
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.session import SESSION_VARIABLE, Session, open_session
 
@@ -155,9 +154,7 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
     return parser
 
 
-def run(
-    tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json]
-) -> NoReturn:
+def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json]) -> NoReturn:
     """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process."""
     keeper.become_subreaper()
     _install_signals(tool.layer)
@@ -174,16 +171,16 @@ def run(
         document = error_document(tool, Interrupted())
     except OSError as error:
         document = error_document(tool, _system_error(error))
-    except Exception as error:  # the last resort: every tool promises a code and one clear error, never a traceback
+    except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
         document = error_document(tool, _unexpected(error, call))
     process.stopping.set()
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
     if call and call.session_dir:
         _leave_word(call, code, document)
-    _print(document, _format(call))
+    printing.document(document, _format(call))
     if code != ExitCode.SUCCESS and document.get("error"):
-        _print_error(document["error"])
+        printing.error(document["error"])
     sys.stdout.flush()
     sys.exit(int(code))
 
@@ -250,9 +247,7 @@ def _parent_is_gone(layer: int) -> None:
 
 def _system_error(error: OSError) -> StrataError:
     where = f" ({error.filename})" if error.filename else ""
-    return StrataError(
-        "SYSTEM_ERROR", f"{error.strerror or error}{where}", "check the path, its permissions and the free space"
-    )
+    return StrataError("SYSTEM_ERROR", f"{error.strerror or error}{where}", "check the path, its permissions and the free space")
 
 
 def _unexpected(error: Exception, call: Call | None) -> StrataError:
@@ -297,50 +292,7 @@ def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
 def _format(call: Call | None) -> str:
     if call:
         return call.options.output_format
-    return "json" if "json" in sys.argv and "--output-format" in sys.argv or "--output-format=json" in sys.argv else "text"
-
-
-def _print(document: Json, output_format: str) -> None:
-    if output_format == "json":
-        text = json.dumps(document, ensure_ascii=False)
-    elif sys.stdout.isatty():
-        text = readable(document)
-    else:
-        text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in document.items())
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; the exit code still counts
-
-
-def _value(value: Any) -> str:
-    """A value on one line: plain where it is plain, JSON where it is not."""
-    if isinstance(value, str) and "\n" not in value and "\r" not in value and value[:1] not in ('"', "{", "["):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def readable(document: Json) -> str:
-    """For a person: the answer or the stages first, then what it cost and where it is."""
-    lines: list[str] = []
-    if document.get("result"):
-        lines += [str(document["result"]), ""]
-    for stage in document.get("stages", []):
-        mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
-        note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
-        lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
-    for key in ("status", "verdict", "cost_usd", "turns", "duration_seconds", "confinement", "session_dir", "attempt_dir", "next"):
-        if document.get(key) not in (None, ""):
-            lines.append(f"{key.replace('_', ' ')}: {document[key]}")
-    return "\n".join(lines)
-
-
-def _print_error(error: Json) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"error: {error['message']}\n" + (f"  → {error['hint']}\n" if error.get("hint") else ""))
-    else:
-        sys.stderr.write(json.dumps({"status": "error", "error": error}, ensure_ascii=False) + "\n")
-    sys.stderr.flush()
+    return "json" if ("json" in sys.argv and "--output-format" in sys.argv) or "--output-format=json" in sys.argv else "text"
 
 
 def keyword(pairs: Sequence[str], flag: str) -> dict[str, str]:
@@ -364,5 +316,3 @@ def read_text(path: str, what: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         raise StrataError("FILE_UNREADABLE", f"{what} {path} is not UTF-8 text", "convert it first") from None
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,19 @@ from lib import schemas
 from lib.contract import HOUSE, Json, StrataError
 
 CONFIG = HOUSE / "config"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's booleans: `on` and `yes` are words, and a stage may well have a key called `on`."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(  # type: ignore[reportUnknownMemberType]
+    "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
+)
 
 
 class ConfigError(StrataError):
@@ -27,9 +41,10 @@ class Document:
         self.file = file
         self.first_line = first_line
         try:
-            self.node = cast(Any, yaml.compose(text, Loader=yaml.SafeLoader))
+            compose: Any = yaml.compose  # type: ignore[reportUnknownMemberType]
+            self.node: Any = compose(text, Loader=_Loader)
             self._no_duplicates(self.node)
-            self.data: Any = yaml.safe_load(text)
+            self.data: Any = yaml.load(text, Loader=_Loader)
         except yaml.MarkedYAMLError as error:
             line = first_line + (error.problem_mark.line if error.problem_mark else 0)
             raise ConfigError(file, line, f"not valid YAML: {error.problem or error}") from None
@@ -39,13 +54,13 @@ class Document:
     def _no_duplicates(self, node: Any) -> None:
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
-            for key, value in cast(list[tuple[Any, Any]], node.value):
+            for key, value in node.value:
                 if key.value in seen:
                     raise ConfigError(self.file, self.first_line + key.start_mark.line, f"the key {key.value!r} stands twice")
                 seen.add(key.value)
                 self._no_duplicates(value)
         elif isinstance(node, yaml.SequenceNode):
-            for value in cast(list[Any], node.value):
+            for value in node.value:
                 self._no_duplicates(value)
 
     def line(self, path: list[Any]) -> int:
@@ -54,12 +69,12 @@ class Document:
         line = node.start_mark.line if node else 0
         for part in path:
             if isinstance(node, yaml.MappingNode):
-                pair = next(((k, v) for k, v in cast(Any, node.value) if k.value == str(part)), None)
+                pair = next(((k, v) for k, v in node.value if k.value == str(part)), None)
                 if not pair:
                     break
                 line, node = pair[0].start_mark.line, pair[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(cast(Any, node.value)):
-                node = cast(Any, node.value)[part]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
                 line = node.start_mark.line
             else:
                 break

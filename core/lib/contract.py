@@ -66,11 +66,9 @@ class StrataError(Exception):
         return error | self.detail
 
 
-class Interrupted(StrataError):
+class Interrupted(StrataError):  # noqa: N818 - a role, like KeyboardInterrupt, not a fault
     def __init__(self, message: str = "interrupted") -> None:
-        super().__init__(
-            "INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED
-        )
+        super().__init__("INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED)
 
 
 def usage(message: str, hint: str = "") -> NoReturn:

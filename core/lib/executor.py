@@ -1,4 +1,4 @@
-"""Layer 1's common story: make an attempt, have the work done, verify it, publish it, and write the outcome last.
+"""Layer 1's common story: begin a try, have the work done, verify it, and end the try with an outcome.
 
 The work is either an agent session (`run_agent`, through spawn) or a Python function (`run_function`, no model). Both end
 in the same outcome, so an orchestrator cannot tell them apart.
@@ -7,28 +7,21 @@ in the same outcome, so an orchestrator cannot tell them apart.
 from __future__ import annotations
 
 import argparse
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from lib import agents, checks, cli, files, grant, schemas, verify
+from lib import agents, checks, cli, files, grant, healing, schemas, verify
 from lib.agents import Agent
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json, StrataError, usage
-from lib.observability import Timer
+from lib.contract import ExitCode, Json, StrataError, usage
 from lib.process import ToolResult
-from lib.session import Attempt, Step, bare_step, now
+from lib.session import Step, bare_step
 from lib.task import Output, Task, compose
 from lib.verify import Verdict
-
-SELF_HEAL_MAX = 2
-# What more of the same cannot mend: a heal would only spend.
-HOPELESS = {"LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "CLI_MISSING", "UNKNOWN_AGENT_TOOL"}
-HOPELESS |= {"FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "BAD_CONFIG", "CORRUPT_STATE", "USAGE", "BAD_ENVIRONMENT"}
-HOPELESS |= {"MISSING_INPUT", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "LAYER_VIOLATION"}
-REPAIRABLE = {"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"}
+from lib.work import Try, Work, conclude
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
     add("--max-turns", type=cli.count, metavar="N")
     add("--max-budget-usd", type=cli.positive, metavar="USD", help="of one attempt")
-    add("--self-heal", action="store_true", help=f"up to {SELF_HEAL_MAX} further attempts, each told what was wrong")
+    add("--self-heal", action="store_true", help=f"up to {healing.SELF_HEAL_MAX} further attempts, each told what was wrong")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
     add("--permission-mode", choices=grant.PERMISSION_MODES, help="instead of the definition's")
@@ -71,44 +64,29 @@ def _read_output(text: str) -> Output:
     return Output(name, path, schema)
 
 
-@dataclass
-class Work:
-    """What one attempt came to."""
-
-    verdict: Verdict
-    exit_code: ExitCode
-    error: Json | None = None
-    verified: list[Json] = field(default_factory=list[Json])
-    document: Json = field(default_factory=dict[str, Any])  # what spawn, or the function, said
-    wrong: list[str] = field(default_factory=list[str])
-
-
 def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     """The whole life of an executor that has an agent do the work."""
-    prepared = _prepare(agent, task)
+    task = _prepare(agent, task)
     call.depth.require(1)
     step = _step(call, agent.name)
-    call.open_session(f"{agent.name}-{prepared.target}" if prepared.target else agent.name, step.slug)
+    call.open_session(f"{agent.name}-{task.target}" if task.target else agent.name, step.slug)
     chosen = _definition_checks(call, agent)
-    feedback: list[Path] = []
+    context: list[Path] = []
     tries = 0
     while True:
-        attempt = call.session.new_attempt(step)
-        kept = _keep_workspace_outputs(prepared, attempt, call.cwd)
-        with Timer() as timer:
-            reply = _ask(call, agent, prepared, step, attempt, feedback, heal=tries)
-            work = _judge(agent, prepared, attempt, call.cwd, reply, chosen)
-        kind = "heal" if tries else prepared.kind
+        this = Try.begin(call, task, step, "heal" if tries else task.kind, agent.name)
+        work = _judge(this, agent, chosen, _ask(this, agent, context, heal=tries))
         tries += 1
-        heal, repair = _healable(call, work, tries), _repairable(work, agent)
+        heal = healing.can_heal(call, work, tries)
+        repair = bool(agent.structured) and work.code in healing.REPAIRABLE
         if call.options.self_heal and not heal and not repair and work.exit_code == ExitCode.FAILURE and work.wrong:
-            work = _ask_parent(call, step, attempt, work, tries)
-        document = _close(call, prepared, step, attempt, work, timer, kept, kind, agent)
-        if repair and (repaired := _repair(call, agent, prepared, step, work, tries)):
+            work = healing.ask_parent(this, work, tries)
+        document = this.end(work)
+        if repair and (repaired := _repair(this, agent, work)):
             return repaired
         if not heal:
             return document
-        feedback = [_write_feedback(attempt, work)]
+        context = [healing.feedback(this, work)]
         call.report("healing", {"attempt": tries + 1, "because": work.wrong[:3]})
 
 
@@ -117,21 +95,33 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     returns a verdict, or a document with `verdict` in it."""
     step = _step(call, name)
     call.open_session(name, step.slug)
-    attempt = call.session.new_attempt(step)
-    kept = _keep_workspace_outputs(task, attempt, call.cwd)
-    with Timer() as timer:
-        said: Json = {}
-        try:
-            answer = function(task, attempt.out)
-            said = answer if isinstance(answer, dict) else {}
-            verdict = verify.structured_verdict(said) if isinstance(answer, dict) else answer
-            work = _conclude(verdict, *verify.artifacts(task, attempt.out, call.cwd))
-        except StrataError as error:
-            if error.exit_code == ExitCode.INTERRUPTED:
-                raise
-            work = Work(Verdict("failed", error.message), error.exit_code, error.document())
-    work.document = said
-    return _close(call, task, step, attempt, work, timer, kept, task.kind, None)
+    this = Try.begin(call, task, step, task.kind)
+    try:
+        with _clock(call.options.timeout):
+            answer = function(task, this.attempt.out)
+        said = answer if isinstance(answer, dict) else {}
+        verdict = verify.structured_verdict(said) if isinstance(answer, dict) else answer
+        work = conclude(verdict, *verify.artifacts(task, this.attempt.out, call.cwd), said)
+    except StrataError as error:
+        if error.exit_code == ExitCode.INTERRUPTED:
+            raise
+        work = Work(Verdict("failed", error.message), error.exit_code, error.document(), wrong=[error.message])
+    return this.end(work)
+
+
+@contextmanager
+def _clock(seconds: float) -> Generator[None]:
+    """An attempt has a clock, also where no agent keeps it."""
+
+    def late(*_: object) -> None:
+        raise StrataError("TIMEOUT", f"not done after {seconds:g} s", "give it more with --timeout", ExitCode.TIMEOUT)
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _step(call: Call, name: str) -> Step:
@@ -147,6 +137,9 @@ def _prepare(agent: Agent, task: Task) -> Task:
         flags = " ".join(f"--input {name}=…" for name in missing)
         raise StrataError("MISSING_INPUT", f"{agent.name} needs the input {', '.join(missing)}", f"add {flags}")
     declared = {o.name: o for o in (*agent.outputs, *task.outputs)}
+    for output in declared.values():
+        if output.schema:
+            schemas.load(output.schema)
     return replace(task, outputs=tuple(declared.values()))
 
 
@@ -157,19 +150,15 @@ def _definition_checks(call: Call, agent: Agent) -> list[checks.Check]:
     return checks.choose(checks.load(path), list(agent.checks), str(path))
 
 
-def _ask(
-    call: Call, agent: Agent, task: Task, step: Step, attempt: Attempt, feedback: list[Path], heal: int
-) -> ToolResult:
-    options = call.options
-    prompt = compose(agent.name, task, attempt.out, call.cwd, agent.completion, agent.structured)
-    system = attempt.folder / "system.md"
+def _ask(this: Try, agent: Agent, context: list[Path], heal: int) -> ToolResult:
+    call, task, options = this.call, this.task, this.call.options
+    prompt = compose(agent.name, task, this.attempt.out, call.cwd, agent.completion, agent.structured)
+    system = this.attempt.folder / "system.md"
     files.write_atomic(system, agent.system_prompt + "\n")
     mode = options.permission_mode or agent.permission_mode
-    if grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode) and call.grant:
+    if call.grant and grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode):
         raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
-    flags = ["--prompt-file", "-", "--system-prompt", str(system), "--name", agent.name, "--step", str(step)]
-    flags += ["--attempt-dir", str(attempt.folder), "--allowed-tools", ",".join(agent.tools)]
-    flags += ["--timeout", str(options.timeout), "--write-dir", str(attempt.out)]
+    flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
     if agents.can_write_workspace(agent) or any(o.place == "workspace" for o in task.outputs):
         flags += ["--write-dir", str(call.cwd)]
     for folder in sorted(_input_folders(task, call.cwd)):
@@ -177,21 +166,45 @@ def _ask(
     turns = options.max_turns or agent.max_turns
     flags += ["--max-turns", str(turns)] if turns else []
     flags += ["--max-budget-usd", str(options.max_budget_usd)] if options.max_budget_usd else []
-    flags += ["--model", agent.tier] if not options.model else []
     flags += ["--permission-mode", mode] if not options.permission_mode else []
-    if agent.structured:
-        schema = next(o.schema for o in task.outputs if o.name == agent.structured)
-        path = attempt.folder / "schema.json"
-        files.write_json(path, schemas.load(schema))
-        flags += ["--schema", str(path)]
-    for path in (*options.extra_context, *feedback):
+    for path in (*options.extra_context, *context):
         flags += ["--extra-context", str(path)]
     if heal:
         flags += ["--current-depth", str(call.depth.current + heal)]
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
     given = grant.Grant(agent.tools, mode, ("/",), options.max_budget_usd)
     env = call.child_env(**({grant.GRANT_VARIABLE: given.text()} if call.grant else {}))
+    return _spawn(this, agent, prompt, flags, agent.tier, env)
+
+
+def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
+    call = this.call
+    flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
+    flags += ["--attempt-dir", str(this.attempt.folder), "--write-dir", str(this.attempt.out)]
+    flags += ["--timeout", str(call.options.timeout)]
+    flags += ["--model", tier] if not call.options.model else []
+    if agent.structured:
+        schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)
+        path = this.attempt.folder / "schema.json"
+        files.write_json(path, schemas.load(schema))
+        flags += ["--schema", str(path)]
     return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
+
+
+def _repair(failed: Try, agent: Agent, work: Work) -> Json | None:
+    """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
+    text = str(work.said.get("result", ""))
+    if not text.strip():
+        return None
+    failed.call.report("repairing")
+    this = Try.begin(failed.call, failed.task, failed.step, "repair", agent.name)
+    prompt = (
+        "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
+        f"## Text\n\n{text}\n"
+    )
+    repaired = _judge(this, agent, [], _spawn(this, agent, prompt, [], "low-tier", failed.call.child_env()))
+    document = this.end(repaired)
+    return document if repaired.verdict.word != "failed" else None
 
 
 def _input_folders(task: Task, cwd: Path) -> set[str]:
@@ -204,207 +217,24 @@ def _input_folders(task: Task, cwd: Path) -> set[str]:
     return found
 
 
-def _judge(
-    agent: Agent, task: Task, attempt: Attempt, cwd: Path, reply: ToolResult, chosen: list[checks.Check]
-) -> Work:
+def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResult) -> Work:
     """Believes nothing: the status line first, then the files, then the checks."""
-    document = reply.document
+    said, task, out, cwd = reply.document, this.task, this.attempt.out, this.call.cwd
     if reply.exit_code != ExitCode.SUCCESS:
         error = reply.error or {"code": "UNKNOWN", "message": "spawn gave no reason"}
-        return Work(Verdict("failed", error["message"]), reply.exit_code, error, document=document, wrong=[error["message"]])
+        return Work(Verdict("failed", error["message"]), reply.exit_code, error, wrong=[error["message"]], said=said)
     if agent.structured:
-        data = document["structured_output"]
-        files.write_json(task.output_path(agent.structured, attempt.out, cwd), data)
+        data = said["structured_output"]
+        files.write_json(task.output_path(agent.structured, out, cwd), data)
         verdict = verify.structured_verdict(data)
     else:
-        verdict = verify.status_line(document["result"], task.action, agent.completion)
-    verified, wrong = verify.artifacts(task, attempt.out, cwd)
+        verdict = verify.status_line(said["result"], task.action, agent.completion)
+    verified, wrong = verify.artifacts(task, out, cwd)
     if verdict.word != "failed":
         for check in chosen:
-            result = checks.run(check, cwd, attempt.folder / "checks")
-            verified.append({"check": check.name, "passed": result["passed"], "evidence": result})
-            if not result["passed"] and check.blocking:
-                wrong.append(f"check {check.name}: {result['note'] or str(result['errors']) + ' errors'}; see checks/{check.name}.log")
-    work = _conclude(verdict, verified, wrong)
-    work.document = document
-    return work
-
-
-def _conclude(verdict: Verdict, verified: list[Json], wrong: list[str]) -> Work:
-    if verdict.word == "failed":
-        error = {"code": "STAGE_FAILED", "message": verdict.note or "the work reported failure", "hint": "see output.md"}
-        return Work(verdict, ExitCode.FAILURE, error, verified, wrong=[verdict.note, *wrong])
-    if wrong:
-        error = {"code": "NOT_VERIFIED", "message": "; ".join(wrong), "hint": "the attempt folder keeps what was written"}
-        return Work(Verdict("failed", wrong[0]), ExitCode.FAILURE, error, verified, wrong=wrong)
-    if verdict.word == "needs_revision":
-        error = {"code": "NEEDS_REVISION", "message": verdict.note or "a revision was asked for"}
-        return Work(verdict, ExitCode.NEEDS_REFINEMENT, error, verified)
-    return Work(verdict, ExitCode.SUCCESS, None, verified)
-
-
-def _close(
-    call: Call,
-    task: Task,
-    step: Step,
-    attempt: Attempt,
-    work: Work,
-    timer: Timer,
-    kept: dict[str, Path | None],
-    kind: str,
-    agent: Agent | None,
-) -> Json:
-    """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""
-    published: list[Json] = []
-    good = work.verdict.word != "failed"
-    for output in task.outputs:
-        path = output.locate(attempt.out, call.cwd, task.target)
-        if good and path.exists():
-            place = path
-            if output.place == "session":
-                place = call.session.folder / step.artifacts / output.path
-                files.copy_whole(path, place)
-            entry: Json = {"output": output.name, "in": output.place, "path": _shown(call, output, place)}
-            if place.is_file():
-                entry |= {"sha256": files.sha256(place), "size": place.stat().st_size}
-            published.append(entry)
-        elif not good and output.place == "workspace":
-            _take_back(path, kept.get(output.name), attempt)
-    outcome: Json = {
-        "tool": call.tool.name,
-        "agent": agent.name if agent else None,
-        "step": str(step),
-        "attempt": attempt.number,
-        "kind": kind,
-        "status": STATUS[work.exit_code],
-        "exit_code": int(work.exit_code),
-        "verdict": work.verdict.word,
-        "note": work.verdict.note,
-        "error": work.error,
-        "verified": [{**v, "path": call.session.relative(Path(v["path"]))} if "path" in v else v for v in work.verified],
-        "outputs": published,
-        "fingerprint": task.fingerprint,
-        "consumed": task.consumed,
-        "finished_at": now(),
-        "duration_seconds": round(timer.elapsed_seconds(), 3),
-        **{k: v for k, v in work.document.items() if k not in _SPAWN_ONLY and k not in ("verdict", "reason")},
-    }
-    attempt.finish(outcome)
-    call.artifact = call.session.folder / published[0]["path"] if published and published[0]["in"] == "session" else None
-    outcome["outputs"] = [{**e, "path": str(_absolute(call, e))} for e in published]
-    return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(attempt.folder)}
-
-
-_SPAWN_ONLY = {"tool", "status", "exit_code", "error", "session_dir", "attempt_dir", "agent", "duration_seconds"}
-
-
-def _shown(call: Call, output: Output, path: Path) -> str:
-    return str(path.relative_to(call.session.folder if output.place == "session" else call.cwd))
-
-
-def _absolute(call: Call, entry: Json) -> Path:
-    return (call.session.folder if entry["in"] == "session" else call.cwd) / entry["path"]
-
-
-def _keep_workspace_outputs(task: Task, attempt: Attempt, cwd: Path) -> dict[str, Path | None]:
-    """What stood at the place of an output in the workspace before, so that a failed attempt can be taken back."""
-    kept: dict[str, Path | None] = {}
-    for output in task.outputs:
-        if output.place == "workspace":
-            path = output.locate(attempt.out, cwd, task.target)
-            kept[output.name] = None
-            if path.exists():
-                copy = attempt.folder / "before" / output.name
-                files.copy_whole(path, copy)
-                kept[output.name] = copy
-    return kept
-
-
-def _take_back(path: Path, before: Path | None, attempt: Attempt) -> None:
-    if path.exists():
-        files.copy_whole(path, attempt.folder / "rejected" / path.name)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    if before:
-        files.copy_whole(before, path)
-
-
-# When it did not work out
-
-
-def _healable(call: Call, work: Work, tries: int) -> bool:
-    if not call.options.self_heal or work.exit_code not in (ExitCode.FAILURE, ExitCode.TIMEOUT):
-        return False
-    if tries > SELF_HEAL_MAX or (work.error or {}).get("code") in HOPELESS:
-        return False
-    if call.depth.remaining - tries < 1:
-        call.report("cannot-heal", f"heal {tries} needs depth {call.depth.current + tries + 1} of {call.depth.maximum}")
-        return False
-    return True
-
-
-def _write_feedback(attempt: Attempt, work: Work) -> Path:
-    issues = "\n".join(f"{n}. {text}" for n, text in enumerate(work.wrong, 1))
-    text = f"The previous attempt did not pass.\n\nWhat was found:\n\n{issues}\n\nMend exactly these, and keep what was right.\n"
-    path = attempt.folder / "feedback.md"
-    files.write_atomic(path, text)
-    return path
-
-
-def _repairable(work: Work, agent: Agent) -> bool:
-    return bool(agent.structured) and (work.error or {}).get("code") in REPAIRABLE
-
-
-def _repair(call: Call, agent: Agent, task: Task, step: Step, work: Work, tries: int) -> Json | None:
-    """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
-    text = str(work.document.get("result", ""))
-    if not text.strip() or call.depth.remaining < 1:
-        return None
-    attempt = call.session.new_attempt(step)
-    schema = attempt.folder / "schema.json"
-    files.write_json(schema, schemas.load(next(o.schema for o in task.outputs if o.name == agent.structured)))
-    prompt = (
-        "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
-        f"## Text\n\n{text}\n"
-    )
-    flags = ["--prompt-file", "-", "--name", agent.name, "--step", str(step), "--attempt-dir", str(attempt.folder)]
-    flags += ["--schema", str(schema), "--timeout", str(call.options.timeout), "--write-dir", str(attempt.out)]
-    flags += ["--model", "low-tier"] if not call.options.model else []
-    call.report("repairing", {"attempt": tries + 1})
-    with Timer() as timer:
-        reply = call.call("spawn.py", flags, stdin=prompt.encode())
-        repaired = _judge(agent, task, attempt, call.cwd, reply, [])
-    document = _close(call, task, step, attempt, repaired, timer, {}, "repair", agent)
-    return document if repaired.exit_code in (ExitCode.SUCCESS, ExitCode.NEEDS_REFINEMENT) else None
-
-
-def _ask_parent(call: Call, step: Step, attempt: Attempt, work: Work, tries: int) -> Work:
-    """Tier 2: what could not be healed here becomes a document the parent can answer."""
-    path = call.session.folder / "refinements" / f"exec-{step.slug}.md"
-    diagnostics = "\n".join(f"- {text}" for text in work.wrong)
-    allowed = 1 + min(SELF_HEAL_MAX, max(call.depth.remaining - 1, 0))
-    text = f"""# Refinement Request
-
-## Summary
-{work.wrong[0] or "the work did not pass"}
-
-## Context
-- Stage: {step}
-- Artifact: {call.session.relative(attempt.folder)}
-- Attempt: {tries} of {allowed} (self-heal exhausted)
-
-## Issue
-{(work.error or {}).get("message", "")}
-
-## Diagnostics
-{diagnostics}
-
-## Suggested Resolution
-Say how the issues above are to be resolved, or change what the stage is asked for; the answer comes back to it as
-additional context.
-"""
-    files.write_atomic(path, text)
-    error = {**(work.error or {}), "refinement": call.session.relative(path)}
-    return replace(work, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)
+            record = checks.run(check, cwd, this.attempt.folder / "checks")
+            verified.append({"check": check.name, "passed": record["passed"], "evidence": record})
+            if not record["passed"] and check.blocking:
+                reason = record["note"] or f"{record['errors']} errors"
+                wrong.append(f"check {check.name}: {reason}; its output ends: {record['tail']}")
+    return conclude(verdict, verified, wrong, said)

@@ -31,7 +31,7 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
             file.flush()
             os.fchmod(file.fileno(), mode if mode is not None else 0o644)
             os.fsync(file.fileno())
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -121,6 +121,6 @@ def copy_whole(source: Path, target: Path) -> None:
         shutil.copytree(source, beside, symlinks=True)
         if target.exists():
             shutil.rmtree(target)
-        os.replace(beside, target)
+        beside.replace(target)
     else:
         write_atomic(target, source.read_bytes(), source.stat().st_mode & 0o777)

@@ -32,9 +32,7 @@ def inherited() -> Grant | None:
         return None
     try:
         fields = cast(Json, json.loads(text))
-        return Grant(
-            tuple(fields["tools"]), fields["permission_mode"], tuple(fields["folders"]), fields.get("max_budget_usd")
-        )
+        return Grant(tuple(fields["tools"]), fields["permission_mode"], tuple(fields["folders"]), fields.get("max_budget_usd"))
     except (ValueError, KeyError, TypeError):
         raise StrataError("BAD_ENVIRONMENT", f"{GRANT_VARIABLE} is not a grant", "unset it") from None
 

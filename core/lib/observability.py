@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from lib import files, process, signals
 from lib.contract import ExitCode, Json, StrataError
-from lib.session import SESSION_VARIABLE, now
+from lib.session import now
 
 TRACE_VARIABLE = "AGENTIC_TRACE_ID"
 DEPTH_VARIABLE = "AGENTIC_SPAWN_DEPTH"
@@ -95,9 +95,7 @@ class Timer:
         return int((time.monotonic() - self._start) * 1000)
 
 
-def emit_event(
-    layer: str, stage: str, status: str, *, elapsed_ms: int | None = None, detail: Json | str | None = None
-) -> None:
+def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = None, detail: Json | str | None = None) -> None:
     """P5. One JSON line on stderr; at a terminal, one line for a person."""
     event: Json = {
         "event": "progress",
@@ -175,9 +173,10 @@ def relay(line: str) -> None:
         if line.strip():
             _write(line)
         return
-    if document.get("status") == "error":  # type: ignore[union-attr]
-        document = {"event": "child-error", **document, "status": "failed"}
-    show(document)  # type: ignore[arg-type]
+    event = cast(Json, document)
+    if event.get("status") == "error":
+        event = {"event": "child-error", **event, "status": "failed"}
+    show(event)
 
 
 def show(event: Json) -> None:
@@ -191,7 +190,7 @@ def _for_person(event: Json) -> str:
     took = f"  {event['elapsed_ms'] / 1000:.1f}s" if "elapsed_ms" in event else ""
     detail = event.get("detail") or ""
     if isinstance(detail, dict):
-        detail = "  ".join(f"{k}={v}" for k, v in detail.items())  # type: ignore[reportUnknownVariableType]
+        detail = "  ".join(f"{k}={v}" for k, v in cast(Json, detail).items())
     return f"{event.get('layer', ''):>8} {event.get('stage', '')}: {event.get('status', '')}{took}  {detail}".rstrip()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -249,10 +250,8 @@ def inline_block(script: Path) -> str | None:
 @cache
 def layer_of(script: Path) -> int | None:
     """The layer a tool declares, read from its source so that calling a tool never imports it."""
-    for line in script.read_text(encoding="utf-8").splitlines():
-        if line.startswith("TOOL = Tool(") and "layer=" in line:
-            return int(line.split("layer=")[1][0])
-    return None
+    found = re.search(r"^TOOL = Tool\([^)]*?layer=(\d)", script.read_text(encoding="utf-8"), re.M)
+    return int(found[1]) if found else None
 
 
 def find_tool(name: str) -> Path:

@@ -56,13 +56,14 @@ def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any
 
 def _deepest(error: Any) -> Any:
     """Inside `oneOf` the useful message is in the branch that came closest."""
-    from jsonschema.exceptions import best_match
+    from jsonschema import exceptions
 
-    return best_match([error]) if error.context else error
+    closest: Any = exceptions.best_match  # type: ignore[reportUnknownMemberType]
+    return closest([error]) if error.context else error
 
 
 def _words(error: Any) -> str:
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+    if error.validator == "additionalProperties":
         known = list(cast(Json, error.schema.get("properties", {})))
         unknown = [k for k in cast(Json, error.instance) if k not in known]
         texts: list[str] = []

@@ -182,9 +182,7 @@ def _lock(folder: Path) -> int:
     try:
         descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StrataError(
-            "SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions"
-        ) from None
+        raise StrataError("SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -69,7 +69,13 @@ class Snapshot:
                     queue.append(entry.path)
                     signature = (stat.S_IFDIR, 0, 0, stat.S_IMODE(info.st_mode), 0)
                 else:
-                    signature = (stat.S_IFMT(info.st_mode), info.st_ino, info.st_size, stat.S_IMODE(info.st_mode), info.st_ctime_ns)
+                    signature = (
+                        stat.S_IFMT(info.st_mode),
+                        info.st_ino,
+                        info.st_size,
+                        stat.S_IMODE(info.st_mode),
+                        info.st_ctime_ns,
+                    )
                 entries[os.path.relpath(entry.path, root)] = signature
         return entries
 
@@ -94,7 +100,7 @@ def _describe(name: str, root: Path, path: str, change: str) -> Change:
     info = full.lstat()
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISLNK(info.st_mode):
-        return Change(name, path, change, "symlink", mode, target=os.readlink(full))
+        return Change(name, path, change, "symlink", mode, target=str(full.readlink()))
     if stat.S_ISDIR(info.st_mode):
         return Change(name, path, change, "folder", mode)
     if not stat.S_ISREG(info.st_mode):

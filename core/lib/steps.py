@@ -10,7 +10,7 @@ from typing import Any
 from lib import agents, config, files, process
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json
-from lib.executor import HOPELESS
+from lib.healing import HOPELESS
 from lib.orchestration import Stage, Worker
 from lib.session import Session, Step
 from lib.task import Task
@@ -79,7 +79,7 @@ def fingerprint(call: Call, stage: Stage, order: Order) -> str:
 
 
 def _content(value: Any, call: Call) -> Any:
-    """An input of the session counts by its content; one of the workspace is in `consumed`, where a later writer may change it."""
+    """An input of the session counts by its content; one of the workspace is in `consumed`: later writers may change it."""
     if isinstance(value, list):
         return [_content(v, call) for v in value]  # type: ignore[reportUnknownVariableType]
     if not isinstance(value, str):
@@ -120,10 +120,10 @@ class Finished:
         for path, sha in outcome.get("consumed", {}).items():
             if not self._same(self.cwd / path, "workspace", path, sha):
                 return False
-        for change in outcome.get("artifacts") or []:
-            if change["root"] == "workspace" and not change.get("ignored") and change.get("kind", "file") == "file":
-                if not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
-                    return False
+        for change in _changes(outcome):
+            ours = change["root"] == "workspace" and not change.get("ignored") and change.get("kind", "file") == "file"
+            if ours and not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
+                return False
         return True
 
     def _same(self, path: Path, place: str, name: str, sha: str) -> bool:
@@ -141,10 +141,33 @@ class Finished:
                 writers.append((outcome.get("finished_at", ""), outcome))
         latest: dict[str, str] = {}
         for _, outcome in sorted(writers, key=lambda pair: pair[0]):
-            for change in outcome.get("artifacts") or []:
+            for change in _changes(outcome):
                 if change["root"] == "workspace":
                     latest[change["path"]] = change.get("sha256", "")
         return latest
+
+
+def _changes(outcome: Json) -> list[Json]:
+    return outcome.get("artifacts") or []
+
+
+def last_word(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
+    """How the step stands if nothing more is to be done about it: finished, or failed with no retry left."""
+    attempts = len(call.session.attempts(order.step))
+    outcome = finished.outcome(order.step, order.task.fingerprint)
+    if outcome:
+        return _result(call, order, outcome, attempts, skipped=True)
+    tries = _tries(call, order)
+    error: Json = (tries[-1].get("error") if tries else None) or {}
+    if tries and (len(tries) > stage.retry_max or error.get("code") in HOPELESS):
+        return _result(call, order, tries[-1], attempts, skipped=True)
+    return None
+
+
+def _tries(call: Call, order: Order) -> list[Json]:
+    """The attempts at this very work that count against its retries; heals and repairs belong to the try they mend."""
+    ended = [outcome for _, outcome in call.session.ended(order.step)]
+    return [o for o in ended if o.get("kind") in ("first", "retry", "rerun") and o.get("fingerprint") == order.task.fingerprint]
 
 
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:
@@ -154,10 +177,10 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepR
     if outcome:
         call.event(order.step.slug, "skipped", "finished in an earlier run")
         return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
-    tries = [o for _, o in call.session.ended(order.step) if o.get("kind") in ("first", "retry", "rerun") and o.get("fingerprint") == wanted]
+    tries = _tries(call, order)
     left = 1 + stage.retry_max - len(tries)
     kind = "first" if not tries else ("retry" if left > 0 else "rerun")
-    last = tries[-1].get("error") if tries else None
+    last: Json | None = tries[-1].get("error") if tries else None
     timeouts = sum(o.get("exit_code") == ExitCode.TIMEOUT for o in tries)
     for number in range(max(left, 1)):
         if number:
@@ -202,7 +225,7 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
     tool = order.worker.tool or "agent.py"
     # The executor keeps the attempt's clock. This one only catches an executor that hangs itself.
     backstop = stage.timeout_seconds * (4 if stage.self_heal else 2) + 60
-    reply = call.call(tool, [*flags, "--", *words], timeout_seconds=backstop)
+    reply = call.call(tool, [*flags, *(["--", *words] if words else [])], timeout_seconds=backstop)
     document = reply.document
     if "verdict" not in document:
         document = {**document, "verdict": "failed"}  # it ended before it could judge: a usage error, a crash, a timeout

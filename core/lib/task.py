@@ -114,7 +114,9 @@ def compose(agent: str, task: Task, out: Path, cwd: Path, completion: str, struc
     written = [o for o in task.outputs if o.name != structured]
     if written:
         lines = [_output_line(o, o.locate(out, cwd, task.target)) for o in written]
-        parts.append("## Outputs\n\nWrite exactly these files, complete, and check each one before you finish:\n\n" + "\n".join(lines))
+        parts.append(
+            "## Outputs\n\nWrite exactly these files, complete, and check each one before you finish:\n\n" + "\n".join(lines)
+        )
     parts.append("## Finish\n\n" + _finish(task, completion, structured))
     return "\n\n".join(parts) + "\n"
 

@@ -101,8 +101,6 @@ def _refuse(word: str) -> object:
     raise ValueError(f"{word} is not JSON")
 
 
-
-
 def require_files(paths: list[Path]) -> None:
     for path in paths:
         if not path.is_file():

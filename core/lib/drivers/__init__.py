@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import ExitCode, Json
+from lib.drivers.paths import Names
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Request:
     resume_id: str | None = None
     inherit_settings: bool = False
     on_event: Callable[[str, Json], None] = lambda status, detail: None
+
+    @property
+    def names(self) -> Names:
+        return Names(self.session, self.cwd, self.attempt)
 
 
 @dataclass

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
-from lib.contract import HOUSE
-from lib.drivers import Request
+from lib.contract import HOUSE, Json
 
 
 class Names:
-    """Turns this run's folders into `{{strata:…}}` names and back."""
+    """Turns the folders of one attempt into `{{strata:…}}` names and back."""
 
-    def __init__(self, request: Request) -> None:
-        folders = {
-            "out": request.out,
-            "attempt": request.attempt,
-            "session": request.session,
-            "workspace": request.cwd,
-            "house": HOUSE,
-        }
+    def __init__(self, session: Path, workspace: Path, attempt: Path) -> None:
+        folders = {"out": attempt / "out", "attempt": attempt, "session": session, "workspace": workspace, "house": HOUSE}
         pairs: list[tuple[str, str]] = []
         for name, folder in folders.items():
             for path in {str(folder), os.path.realpath(folder)}:
@@ -36,3 +31,9 @@ class Names:
         for name, folder in self.folders.items():
             text = text.replace(name, folder)
         return text
+
+    def hide_in(self, document: Json) -> Json:
+        return json.loads(self.hide(json.dumps(document, ensure_ascii=False)))
+
+    def show_in(self, document: Json) -> Json:
+        return json.loads(self.show(json.dumps(document, ensure_ascii=False)))

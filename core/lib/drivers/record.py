@@ -16,7 +16,7 @@ from lib.snapshot import Change
 
 def keep(request: Request, answer: Answer, changes: list[Change], roots: dict[str, Path]) -> None:
     """Writes `meta.json` last: with it, the attempt can be replayed."""
-    names = Names(request)
+    names = request.names
     for change in changes:
         if change.change != "deleted" and change.kind == "file":
             source = roots[change.root] / change.path
@@ -38,7 +38,7 @@ def describe(request: Request, answer: Answer, changes: list[Change]) -> Json:
         "model": request.model,
         "tools": list(request.tools),
         "permission_mode": request.permission_mode,
-        "prompt_sha256": files.sha256_text(redact(Names(request).hide(request.prompt))),
+        "prompt_sha256": files.sha256_text(redact(request.names.hide(request.prompt))),
         "answer": answer.document(),
         "changes": [c.document() for c in changes],
     }
@@ -54,7 +54,7 @@ def _portable(data: bytes, names: Names) -> bytes:
 
 def restore(request: Request, recorded: Path, meta: Json, roots: dict[str, Path]) -> None:
     """Applies the recorded changes again: folders first, deletions last and deepest first."""
-    names = Names(request)
+    names = request.names
     changes: list[Json] = meta.get("changes", [])
     for change in [c for c in changes if c["change"] != "deleted"]:
         target = files.inside(roots[change["root"]], change["path"], "a recorded file")

@@ -8,7 +8,6 @@ from pathlib import Path
 from lib import files
 from lib.contract import ExitCode, StrataError
 from lib.drivers import Answer, Request
-from lib.drivers.paths import Names
 from lib.drivers.record import restore
 from lib.redact import redact
 from lib.session import Session, Step
@@ -26,8 +25,8 @@ def replay(request: Request, fixtures: Path, step: Step, ordinal: int, accept_dr
         )
     _check_drift(request, recorded, meta["prompt_sha256"], accept_drift)
     restore(request, recorded, meta, roots)
-    names = Names(request)
-    stored = meta["answer"]
+    names = request.names
+    stored = names.show_in(meta["answer"])
     for name in ("output.md", "transcript.jsonl"):
         path = recorded / name
         if path.exists():
@@ -35,7 +34,7 @@ def replay(request: Request, fixtures: Path, step: Step, ordinal: int, accept_dr
     return Answer(
         exit_code=ExitCode(stored["exit_code"]),
         error=stored["error"],
-        result=names.show(stored["result"]),
+        result=stored["result"],
         structured_output=stored["structured_output"],
         cost_usd=stored["cost_usd"],
         cost_source="replayed",
@@ -78,7 +77,7 @@ def _difference(wanted: str, nearest: str) -> str:
 
 
 def _check_drift(request: Request, recorded: Path, stored_hash: str, accept: bool) -> None:
-    prompt = redact(Names(request).hide(request.prompt))
+    prompt = redact(request.names.hide(request.prompt))
     if files.sha256_text(prompt) == stored_hash:
         return
     stored = (recorded / "prompt.md").read_text(encoding="utf-8")

@@ -1,0 +1,77 @@
+"""What a person decided: questions that wait, answers that are kept with who, when and what they were shown."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib import cli, files, schemas
+from lib.contract import Json, usage
+from lib.orchestration import Orchestration
+from lib.session import now
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The `answers/` folder of an orchestrator. An answer waits under its stage's name until the walk takes it."""
+
+    folder: Path
+    session: Path
+
+    def receive(self, orchestration: Orchestration, given: dict[str, str]) -> None:
+        """Answers from the command line, checked against what was asked."""
+        known = {s.name: s for s in orchestration.stages}
+        for name, text in given.items():
+            if name not in known:
+                usage(f"there is no stage {name!r} to answer", f"the stages are: {', '.join(known)}")
+            raw = cli.read_text(text[1:], "--answer") if text.startswith("@") else text
+            try:
+                answer = json.loads(raw)
+            except ValueError:
+                answer = raw.strip()
+            ask = known[name].ask
+            if ask and ask.answer_schema:
+                wrong = schemas.describe(answer, schemas.load(ask.answer_schema))
+                if wrong:
+                    usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")
+            self._keep(name, {"answer": answer, "by": getpass.getuser(), "at": now()})
+
+    def take(self, stage: str, wanted: tuple[Any, ...] | None = None) -> Json | None:
+        """The answer that waits for `stage`, once. With `wanted`, only if it is one of these words."""
+        path = self.folder / f"{stage}.json"
+        if not path.exists():
+            return None
+        record = files.read_json(path)
+        if wanted is not None and record["answer"] not in wanted:
+            return None
+        number = 1 + len(list(self.folder.glob(f"{stage}.taken-*.json")))
+        path.replace(self.folder / f"{stage}.taken-{number}.json")
+        return record
+
+    def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
+        """A lasting decision for this occasion: a new answer, or the one taken for it in an earlier run."""
+        record = self.take(stage, choices)
+        if record:
+            self._keep(f"{stage}.{occasion}", record)
+        kept = self.folder / f"{stage}.{occasion}.json"
+        return str(files.read_json(kept)["answer"]) if kept.exists() else ""
+
+    def granted(self, stage: str, loop: str, used_up: bool) -> int:
+        """Further rounds a person allowed to a loop. A new permission is taken only when the earlier ones are used up."""
+        path = self.folder / f"{stage}.{loop}.rounds.json"
+        rounds = int(files.read_json(path)["rounds"]) if path.exists() else 0
+        if used_up and self.take(stage, ("again",)):
+            rounds += 1
+            files.write_json(path, {"rounds": rounds})
+        return rounds
+
+    def question(self, stage: str, text: str, choices: tuple[str, ...] = ()) -> Json:
+        shown = "|".join(choices) or "@answer.json"
+        command = f"--session-dir {self.session} --answer {stage}={shown}"
+        return {"stage": stage, "question": text, "choices": list(choices), "answer_with": command}
+
+    def _keep(self, name: str, record: Json) -> None:
+        files.write_json(self.folder / f"{name}.json", record)

@@ -1,0 +1,172 @@
+"""What an agent session says, message by message, and what it came to: every way it can end, as a code, an error and an exit.
+
+The messages are the agent SDK's, known here by their names and fields only: spawn alone imports the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any
+
+from lib import files, grant, keeper
+from lib.contract import ExitCode, Json, StrataError, finite_cost
+from lib.drivers import Answer, Request
+
+
+class Conversation:
+    """What has been heard of a session so far, and why it was cut short if it was."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.result: Any = None
+        self.failure: Exception | None = None
+        self.cut_short = ""  # timeout, login or unknown-tool
+        self.login = False
+        self.last_text = ""
+        self.last_data: Any = None
+        self.resets_at: int | None = None
+        self.stderr: list[str] = []
+        self.started = time.monotonic()
+
+    def stop(self, reason: str) -> None:
+        self.cut_short = self.cut_short or reason
+        end_cli()
+
+
+def end_cli() -> None:
+    """Asks the keeper above the CLI to end it. The CLI is never killed first: it still has Bash children to stop."""
+    me = os.getpid()
+    for pid, parent in keeper.parents().items():
+        if parent == me:
+            keeper.send(pid, signal.SIGTERM)
+
+
+def hear(talk: Conversation, message: Any) -> None:
+    kind = type(message).__name__
+    if kind == "SystemMessage":
+        data: Json = message.data
+        if message.subtype == "init":
+            check_init(talk, data)
+        elif message.subtype == "api_retry":
+            detail = {k: data.get(k) for k in ("attempt", "max_retries", "error_status", "error", "retry_delay_ms")}
+            talk.request.on_event("api-retry", detail)
+            if data.get("error") == "authentication_failed" or data.get("error_status") in (401, 403):
+                talk.login = True
+                talk.stop("login")
+    elif kind == "AssistantMessage":
+        if message.error == "authentication_failed":
+            talk.login = True
+        for block in message.content:
+            if type(block).__name__ == "TextBlock":
+                talk.last_text = block.text
+            elif type(block).__name__ == "ToolUseBlock":
+                if block.name == "StructuredOutput":
+                    talk.last_data = block.input
+                talk.request.on_event("tool-use", {"tool": block.name})
+    elif kind == "RateLimitEvent":
+        talk.resets_at = message.rate_limit_info.resets_at
+        talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
+    elif kind == "ResultMessage":
+        talk.result = message  # several can come; the last counts
+
+
+def check_init(talk: Conversation, data: Json) -> None:
+    """The CLI leaves out a tool it does not have without saying so."""
+    there = {"Agent" if t == "Task" else t for t in data.get("tools", [])}
+    missing = [t for t in talk.request.tools if ("Agent" if grant.tool_name(t) == "Task" else grant.tool_name(t)) not in there]
+    if missing:
+        talk.failure = StrataError(
+            "UNKNOWN_AGENT_TOOL", f"the agent CLI has no tool {', '.join(missing)}", "ask only for tools it has"
+        )
+        talk.stop("unknown-tool")
+
+
+def to_answer(talk: Conversation) -> Answer:
+    result = talk.result
+    code, error = classify(talk)
+    text = (result.result if result else None) or talk.last_text
+    if not text and talk.last_data is not None:
+        text = json.dumps(talk.last_data, ensure_ascii=False)  # data that failed its schema is still what was paid for
+    answer = Answer(exit_code=code, error=error, result=text, duration_seconds=time.monotonic() - talk.started)
+    if result:
+        answer.structured_output = result.structured_output
+        answer.cost_usd = finite_cost(result.total_cost_usd)
+        answer.cost_source = "reported" if answer.cost_usd is not None else "unknown"
+        answer.usage = dict(result.model_usage or {})
+        answer.turns = result.num_turns
+        answer.agent_session_id = result.session_id
+        answer.denials = list(result.permission_denials or [])
+    files.write_atomic(talk.request.attempt / "output.md", text)
+    return answer
+
+
+LOGIN_HINT = "set ANTHROPIC_API_KEY, or run `claude` once and log in"
+
+
+def classify(talk: Conversation) -> tuple[ExitCode, Json | None]:
+    """Every way a session can end, as a code, a clear error and an exit. Only a last, unblemished result is a success."""
+    result, failure = talk.result, talk.failure
+
+    def failed(code: str, message: str, hint: str = "", exit_code: ExitCode = ExitCode.FAILURE, **detail: Any):
+        return exit_code, StrataError(code, message, hint, detail={k: v for k, v in detail.items() if v}).document()
+
+    if talk.cut_short == "timeout":
+        seconds = talk.request.timeout_seconds
+        return failed("TIMEOUT", f"no answer after {seconds:g} s", "give it more with --timeout", ExitCode.TIMEOUT)
+    if isinstance(failure, StrataError):
+        return failure.exit_code, failure.document()
+    status = getattr(result, "api_error_status", None) or getattr(failure, "api_error_status", None)
+    if talk.login or status in (401, 403):
+        refused = status or talk.cut_short
+        what = "the model refused the login" if refused else "no login was found"
+        return failed("LOGIN_REFUSED" if refused else "LOGIN_MISSING", what, LOGIN_HINT)
+    if result is None:
+        return failed(*_no_result(failure, talk))
+    words = "; ".join(result.errors or []) or result.result or talk.last_text
+    if result.subtype == "error_max_turns":
+        return failed("MAX_TURNS", f"not finished after {talk.request.max_turns} turns", "raise --max-turns, or ask for less")
+    if result.subtype == "error_max_budget_usd":
+        spent = f"{result.total_cost_usd:.4f} USD spent of {talk.request.max_budget_usd}"
+        return failed("BUDGET_EXCEEDED", spent, "raise --max-budget-usd", ExitCode.NEEDS_ESCALATION)
+    if result.subtype == "error_max_structured_output_retries":
+        return failed("SCHEMA_RETRIES", words, "the last answer is kept in output.md; simplify the schema or the question")
+    if status == 429:
+        return failed("RATE_LIMITED", words, "wait for the reset and run it again", resets_at=talk.resets_at)
+    if status and status >= 500:
+        return failed("API_OVERLOADED" if status == 529 else "API_ERROR", words, "try again later", api_status=status)
+    if "prompt is too long" in words.lower():
+        return failed("PROMPT_TOO_LONG", words, "put the material into files and let the agent read them")
+    if status:
+        hint = "check the model's name" if status == 404 else "the request itself was refused"
+        return failed("API_REFUSED", words, hint, api_status=status)
+    if result.is_error or result.subtype != "success" or failure:
+        return failed("AGENT_ABORTED", words or f"the session ended with {result.subtype}", "look at transcript.jsonl")
+    if talk.request.schema and result.structured_output is None:
+        return failed(
+            "NO_STRUCTURED_OUTPUT", "the agent answered in prose instead of the schema", "its text is kept in output.md"
+        )
+    return ExitCode.SUCCESS, None
+
+
+def _no_result(failure: Exception | None, talk: Conversation) -> tuple[str, str, str]:
+    tail = " | ".join(talk.stderr[-3:])
+    kind = type(failure).__name__
+    if kind == "CLINotFoundError":
+        return "CLI_MISSING", "the agent CLI is not installed", "reinstall claude-agent-sdk: uv cache clean claude-agent-sdk"
+    if kind == "CLIConnectionError":
+        return "CLI_UNREACHABLE", str(failure), "check --cwd and that the CLI can be run"
+    if kind in ("CLIJSONDecodeError", "MessageParseError"):
+        return "CLI_BAD_OUTPUT", f"the agent CLI printed something unreadable: {str(failure)[:200]}", "look at transcript.jsonl"
+    if kind in ("ProcessError", "ResultError"):
+        code = getattr(failure, "exit_code", None)
+        return "CLI_DIED", f"the agent CLI ended with {code} before it answered{': ' + tail if tail else ''}", "run it again"
+    if failure:
+        return (
+            "CLI_DID_NOT_START",
+            f"{failure}{': ' + tail if tail else ''}",
+            "run it again; if it stays, reinstall claude-agent-sdk",
+        )
+    return "NO_RESULT", "the session ended without a result", "look at transcript.jsonl"

@@ -1,0 +1,78 @@
+"""What an executor does about work that did not pass: try again knowing why, or ask its parent with a document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lib import files
+from lib.cli import Call
+from lib.contract import ExitCode
+from lib.work import Try, Work
+
+SELF_HEAL_MAX = 2
+# What more of the same cannot mend: repeating it would only spend.
+HOPELESS = frozenset(
+    {
+        *("LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "PROMPT_TOO_LONG", "CLI_MISSING"),
+        *("UNKNOWN_AGENT_TOOL", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "BAD_CONFIG"),
+        *("FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "LAYER_VIOLATION", "UNSAFE_PATH"),
+        *("CORRUPT_STATE", "USAGE", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
+    }
+)
+# The work was done and only its shape is wrong: a small model can mend that.
+REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
+
+
+def can_heal(call: Call, work: Work, tries: int) -> bool:
+    """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
+    if not call.options.self_heal or work.exit_code not in (ExitCode.FAILURE, ExitCode.TIMEOUT):
+        return False
+    if tries > SELF_HEAL_MAX or work.code in HOPELESS:
+        return False
+    if call.depth.remaining - tries < 1:
+        call.report("cannot-heal", f"heal {tries} needs depth {call.depth.current + tries + 1} of {call.depth.maximum}")
+        return False
+    return True
+
+
+def feedback(done: Try, work: Work) -> Path:
+    """What the next attempt is told."""
+    issues = "\n".join(f"{number}. {text}" for number, text in enumerate(work.wrong, 1))
+    path = done.attempt.folder / "feedback.md"
+    files.write_atomic(
+        path, f"The previous attempt did not pass. What was found:\n\n{issues}\n\nMend exactly these, and keep what was right.\n"
+    )
+    return path
+
+
+def ask_parent(done: Try, work: Work, tries: int) -> Work:
+    """Tier 2: what could not be healed here becomes a refinement document, and exit 10."""
+    session = done.call.session
+    path = session.folder / "refinements" / f"exec-{done.step.slug}.md"
+    allowed = 1 + min(SELF_HEAL_MAX, max(done.call.depth.remaining - 1, 0))
+    files.write_atomic(
+        path,
+        f"""# Refinement Request
+
+## Summary
+{work.wrong[0]}
+
+## Context
+- Stage: {done.step}
+- Artifact: {session.relative(done.attempt.folder)}
+- Attempt: {tries} of {allowed} (self-heal exhausted)
+
+## Issue
+{(work.error or {}).get("message", "")}
+
+## Diagnostics
+{chr(10).join(f"- {text}" for text in work.wrong)}
+
+## Suggested Resolution
+Say how the issues above are to be resolved, or change what the stage is asked for. The answer comes back to it as additional
+context.
+""",
+    )
+    error = {**(work.error or {}), "refinement": session.relative(path)}
+    return replace(work, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)

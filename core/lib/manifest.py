@@ -1,0 +1,118 @@
+"""How stages stand: the result of each, and the stage manifest made of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib import files
+from lib.contract import STATUS, ExitCode, Json
+from lib.session import Session
+from lib.steps import StepResult
+
+
+@dataclass(frozen=True)
+class StageResult:
+    stage: str
+    exit_code: ExitCode
+    verdict: str
+    steps: tuple[StepResult, ...] = ()
+    error: Json | None = None
+    note: str = ""
+    round: int = 0
+    elapsed_seconds: float = 0.0
+    open: bool = False  # the run went on although something was left unresolved
+    question: Json | None = None
+
+    @property
+    def outputs(self) -> dict[str, dict[str, str]]:
+        return {s.key: s.outputs for s in self.steps if s.ok}
+
+    @property
+    def skipped(self) -> bool:
+        return bool(self.steps) and all(s.skipped for s in self.steps)
+
+    def document(self) -> Json:
+        first = next((path for s in self.steps for path in s.outputs.values()), None)
+        entry: Json = {
+            "name": self.stage,
+            "status": STATUS[self.exit_code],
+            "exit_code": int(self.exit_code),
+            "artifact": first,
+            "verdict": self.verdict,
+            "attempts": sum(s.attempts for s in self.steps),
+            "skipped": self.skipped,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+        }
+        if self.error:
+            entry |= {"error": self.error.get("message", ""), "code": self.error.get("code", "")}
+        optional: Json = {"round": self.round, "note": self.note, "question": self.question}
+        entry |= {key: value for key, value in optional.items() if value}
+        if any(s.key for s in self.steps):
+            entry["items"] = [s.document() for s in self.steps]
+        return entry
+
+    def stored(self, session: Session) -> Json:
+        """With relative paths, for a loop record that survives the session being moved."""
+        steps = [vars(s) | {"outputs": {n: session.relative(Path(p)) for n, p in s.outputs.items()}} for s in self.steps]
+        fields: dict[str, Any] = {"stage": self.stage, "exit_code": int(self.exit_code), "verdict": self.verdict}
+        return fields | {"error": self.error, "note": self.note, "open": self.open, "steps": steps}
+
+
+def restored(stored: Json, session: Session) -> StageResult:
+    steps: list[StepResult] = []
+    for fields in stored["steps"]:
+        outputs = {n: str(session.folder / p) for n, p in fields["outputs"].items()}
+        code = ExitCode(fields["exit_code"])
+        steps.append(StepResult(**(fields | {"outputs": outputs, "exit_code": code, "skipped": True})))
+    return StageResult(
+        stored["stage"],
+        ExitCode(stored["exit_code"]),
+        stored["verdict"],
+        tuple(steps),
+        stored["error"],
+        stored["note"],
+        open=stored["open"],
+    )
+
+
+def build(name: str, stages: list[str], results: dict[str, StageResult], stopped_by: StageResult | None) -> Json:
+    """The seed's stage manifest. 12 when the run came to its end but something on the way did not succeed."""
+    not_run = {"status": "not-run", "exit_code": None, "artifact": None}
+    listed = [results[s].document() if s in results else {"name": s, **not_run} for s in stages]
+    waiting = [r for r in results.values() if r.exit_code == ExitCode.HUMAN_INPUT]  # not a failure
+    failed = [r for r in results.values() if r.exit_code not in (ExitCode.SUCCESS, ExitCode.HUMAN_INPUT)]
+    code = stopped_by.exit_code if stopped_by else (ExitCode.PARTIAL_SUCCESS if failed else ExitCode.SUCCESS)
+    manifest: Json = {
+        "orchestrator": name,
+        "status": STATUS[code],
+        "exit_code": int(code),
+        "stages": listed,
+        "summary": {
+            "total": len(listed),
+            "passed": len(results) - len(failed) - len(waiting),
+            "failed": len(failed),
+            "waiting": len(waiting),
+            "exit_code": int(code),
+        },
+    }
+    if stopped_by and stopped_by.question:
+        manifest["waiting"] = stopped_by.question
+        hint = f"run the same command with {stopped_by.question['answer_with']}"
+        manifest["error"] = {"code": "HUMAN_INPUT", "message": stopped_by.question["question"], "hint": hint}
+    elif stopped_by:
+        error = stopped_by.error or {"code": "STAGE_FAILED", "message": stopped_by.note}
+        manifest["error"] = {**error, "stage": stopped_by.stage}
+    elif failed:
+        names = ", ".join(r.stage for r in failed)
+        hint = "run it again on the same session to try these once more"
+        manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
+    return manifest
+
+
+def write(manifest: Json, path: Path, session: Session) -> None:
+    """On disk with paths relative to the session."""
+    text = json.dumps(manifest, ensure_ascii=False)
+    files.write_json(path, json.loads(text.replace(json.dumps(f"{session.folder}/")[1:-1], "")))

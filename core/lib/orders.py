@@ -1,0 +1,175 @@
+"""What there is to do in a stage: members or items turned into orders, with every reference replaced by its value."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from lib import agents, files
+from lib.cli import Call
+from lib.contract import StrataError, usage
+from lib.orchestration import Orchestration, Reference, Stage, Worker
+from lib.session import Step
+from lib.steps import Order, fingerprint
+from lib.task import Task
+
+Outputs = dict[str, dict[str, str]]  # member, item or "" → output → full path
+
+
+def read_params(orchestration: Orchestration, given: dict[str, Any], cwd: Path) -> dict[str, Any]:
+    for name in given:
+        if name not in orchestration.params:
+            usage(f"{orchestration.name} has no parameter {name!r}", f"it has: {', '.join(orchestration.params) or 'none'}")
+    values: dict[str, Any] = {}
+    for name, param in orchestration.params.items():
+        value = given.get(name, param.default)
+        if value is None or value == "":
+            usage(f"{orchestration.name} needs the parameter {name!r}: {param.about}", f"--param {name}=…")
+        if param.type == "list" and isinstance(value, str):
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        elif param.type == "file":
+            value = _file_param(str(value), cwd)
+        values[name] = value
+    return values
+
+
+def _file_param(value: str, cwd: Path) -> str:
+    """A path as the user gave it, seen from the working folder wherever it lies inside."""
+    here = Path(value).absolute()
+    path = here if here.exists() or Path(value).is_absolute() else cwd / value
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+
+
+@dataclass
+class Orders:
+    """Knows the parameters and what earlier stages produced; makes the orders of the next one."""
+
+    call: Call
+    params: dict[str, Any]
+    outputs: dict[str, Outputs] = field(default_factory=dict[str, Outputs])  # by stage
+    causes: dict[str, Path] = field(default_factory=dict[str, Path])  # by stage: why a loop came back to it
+
+    def of(self, stage: Stage, step: Step) -> list[Order]:
+        if stage.members:
+            return [self._order(stage, step, worker, name, None) for name, worker in stage.members.items()]
+        if stage.foreach:
+            return [self._order(stage, step, stage.worker, key, item) for key, item in self.items(stage).items()]
+        return [self._order(stage, step, stage.worker, "", None)]
+
+    def items(self, stage: Stage) -> dict[str, Any]:
+        each = stage.foreach
+        assert each
+        value = self.resolve(each.items, None)
+        if isinstance(value, str) and Path(value).is_file():
+            try:
+                value = json.loads(Path(value).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise StrataError("BAD_ITEMS", f"{stage.name}: {each.items} is not JSON: {error}") from None
+        for part in each.pointer.split("/")[1:]:
+            value = _field(value, part)
+        if value is None and each.items.startswith("optional "):
+            value = []
+        if not isinstance(value, list):
+            raise StrataError("BAD_ITEMS", f"{stage.name}: {each.items}{each.pointer} is not a list", "check foreach.pointer")
+        found = cast(list[Any], value)
+        if len(found) > each.max_items:
+            raise StrataError("TOO_MANY_ITEMS", f"{stage.name}: {len(found)} items, at most {each.max_items}", "raise max_items")
+        items: dict[str, Any] = {}
+        for item in found:
+            key: Any = _field(item, each.key) if each.key else item
+            if not isinstance(key, str | int) or key == "":
+                raise StrataError("BAD_ITEMS", f"{stage.name}: an item has no text under {each.key!r}: {str(item)[:100]}")
+            if str(key) in items:
+                raise StrataError("BAD_ITEMS", f"{stage.name}: two items have the key {str(key)!r}", "keys must differ")
+            items[str(key)] = item
+        return items
+
+    def waits_for(self, stage: Stage, order: Order) -> list[str]:
+        if stage.members:
+            return list(order.worker.after)
+        if not (stage.foreach and stage.foreach.after):
+            return []
+        value = _field(order.task.item, stage.foreach.after)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise StrataError("BAD_ITEMS", f"{stage.name}: {order.key!r} has no list under {stage.foreach.after!r}")
+        return [str(v) for v in cast(list[Any], value)]
+
+    def _order(self, stage: Stage, step: Step, worker: Worker, key: str, item: Any) -> Order:
+        agent, outputs = worker.agent, worker.outputs
+        if worker.agent_from:
+            agent = str(self.resolve(worker.agent_from, item))
+            if agent not in worker.allow:
+                message = f"{stage.name}: {key!r} asks for the agent {agent!r}"
+                raise StrataError("AGENT_NOT_ALLOWED", message, f"allowed: {', '.join(worker.allow)}")
+            outputs = tuple({o.name: o for o in (*agents.load(agent).outputs, *stage.worker.declared)}.values())
+        task = Task(
+            action=worker.action,
+            target=self.fill(worker.target, item),
+            inputs={name: v for name, text in worker.inputs.items() if (v := self.resolve(text, item)) is not None},
+            outputs=outputs,
+            item=item,
+        )
+        cause = self.causes.get(stage.name)
+        order = Order(
+            step=replace(step, item=files.safe_name(key) if key else ""),
+            key=key,
+            worker=worker,
+            agent=agent,
+            args=tuple(self.fill(a, item) for a in worker.args),
+            task=replace(task, consumed=self._consumed(task)),
+            context=(cause,) if cause else (),
+        )
+        return replace(order, task=replace(order.task, fingerprint=fingerprint(self.call, stage, order)))
+
+    def _consumed(self, task: Task) -> dict[str, str]:
+        """Files of the workspace the task is told about, with their hashes, except those it is to write itself."""
+        own = {o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"}
+        found: dict[str, str] = {}
+        for value in (task.target, *task.inputs.values()):
+            if isinstance(value, str) and value and "\n" not in value and len(value) < 1000 and value not in own:
+                path = self.call.cwd / value
+                inside = path.is_relative_to(self.call.cwd) and not path.is_relative_to(self.call.session.folder)
+                if inside and path.is_file():
+                    found[str(path.relative_to(self.call.cwd))] = files.sha256(path)
+        return found
+
+    def fill(self, text: str, item: Any) -> str:
+        """`{param.topic}` and `{item.id}` in a text."""
+
+        def value(found: re.Match[str]) -> str:
+            inner = self.resolve(found[1], item)
+            return inner if isinstance(inner, str) else json.dumps(inner)
+
+        return re.sub(r"\{((?:param|item)[^{}]*)\}", value, text)
+
+    def resolve(self, text: str, item: Any) -> Any:
+        """A reference's value: a text, an item, a path, or a list of paths; None for an optional one that is absent."""
+        reference = Reference.parse(text)
+        assert reference
+        if reference.head == "param":
+            return self.params[reference.rest[0]]
+        if reference.head == "item":
+            value = item
+            for part in reference.rest:
+                value = _field(value, part)
+            if value is None and not reference.optional:
+                raise StrataError("BAD_ITEMS", f"an item has no {'.'.join(reference.rest)!r}: {str(item)[:200]}")
+            return value
+        table = self.outputs.get(reference.head, {})
+        member, output = reference.rest if len(reference.rest) == 2 else ("", reference.rest[0])
+        if member == "*":
+            return [outputs[output] for outputs in table.values() if output in outputs]
+        path = table.get(member, {}).get(output)
+        if path is None and not reference.optional:
+            hint = f"write `optional {text}` if it can do without"
+            raise StrataError("MISSING_INPUT", f"{text}: the stage {reference.head!r} did not produce it", hint)
+        return path
+
+
+def _field(value: Any, name: str) -> Any:
+    return cast(dict[str, Any], value).get(name) if isinstance(value, dict) else None

@@ -1,0 +1,140 @@
+"""One try at a task, from its folder to its outcome: what it came to, what was published, and what was taken back."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lib import files
+from lib.cli import Call
+from lib.contract import STATUS, ExitCode, Json
+from lib.drivers.paths import Names
+from lib.observability import Timer
+from lib.session import Attempt, Step, now
+from lib.task import Output, Task
+from lib.verify import Verdict
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an attempt came to."""
+
+    verdict: Verdict
+    exit_code: ExitCode
+    error: Json | None = None
+    verified: list[Json] = field(default_factory=list[Json])
+    wrong: list[str] = field(default_factory=list[str])
+    said: Json = field(default_factory=dict[str, Any])  # the document of spawn, or of the function that did it
+
+    @property
+    def code(self) -> str:
+        return (self.error or {}).get("code", "")
+
+
+def conclude(verdict: Verdict, verified: list[Json], wrong: list[str], said: Json) -> Work:
+    """Only work that says it is done and was found to be done is a success."""
+    if verdict.word == "failed":
+        error = {"code": "STAGE_FAILED", "message": verdict.note or "the work reported failure", "hint": "see output.md"}
+        return Work(verdict, ExitCode.FAILURE, error, verified, [error["message"], *wrong], said)
+    if wrong:
+        error = {"code": "NOT_VERIFIED", "message": "; ".join(wrong), "hint": "the attempt folder keeps what was written"}
+        return Work(Verdict("failed", wrong[0]), ExitCode.FAILURE, error, verified, wrong, said)
+    if verdict.word == "needs_revision":
+        error = {"code": "NEEDS_REVISION", "message": verdict.note or "a revision was asked for"}
+        return Work(verdict, ExitCode.NEEDS_REFINEMENT, error, verified, [], said)
+    return Work(verdict, ExitCode.SUCCESS, None, verified, [], said)
+
+
+# Of spawn's document, what an executor says in its own words.
+_OWN_WORDS = frozenset(
+    {
+        *("tool", "status", "exit_code", "error", "agent", "duration_seconds", "session_dir", "attempt_dir"),
+        *("verdict", "reason"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Try:
+    call: Call
+    task: Task
+    step: Step
+    kind: str  # first, retry, rerun, heal or repair
+    agent: str
+    attempt: Attempt
+    timer: Timer
+    before: dict[str, Path | None]  # what stood at the place of each output in the workspace
+
+    @staticmethod
+    def begin(call: Call, task: Task, step: Step, kind: str, agent: str = "") -> Try:
+        attempt = call.session.new_attempt(step)
+        before: dict[str, Path | None] = {}
+        for output in task.outputs:
+            if output.place == "workspace":
+                path = output.locate(attempt.out, call.cwd, task.target)
+                copy = attempt.folder / "before" / output.name
+                before[output.name] = copy if path.exists() else None
+                if path.exists():
+                    files.copy_whole(path, copy)
+        return Try(call, task, step, kind, agent, attempt, Timer(), before)
+
+    def end(self, work: Work) -> Json:
+        """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""
+        call = self.call
+        published: list[Json] = []
+        for output in self.task.outputs:
+            path = output.locate(self.attempt.out, call.cwd, self.task.target)
+            if work.verdict.word != "failed":
+                published += [self._publish(output, path)] if path.exists() else []
+            elif output.place == "workspace":
+                self._take_back(path, self.before.get(output.name))
+        outcome: Json = {
+            "tool": call.tool.name,
+            "agent": self.agent,
+            "step": str(self.step),
+            "attempt": self.attempt.number,
+            "kind": self.kind,
+            "status": STATUS[work.exit_code],
+            "exit_code": int(work.exit_code),
+            "verdict": work.verdict.word,
+            "note": work.verdict.note,
+            "error": work.error,
+            "verified": [self._relative(v) for v in work.verified],
+            "outputs": published,
+            "fingerprint": self.task.fingerprint,
+            "consumed": self.task.consumed,
+            "finished_at": now(),
+            "duration_seconds": round(self.timer.elapsed_seconds(), 3),
+            **{k: v for k, v in work.said.items() if k not in _OWN_WORDS},
+        }
+        names = Names(call.session.folder, call.cwd, self.attempt.folder)
+        self.attempt.finish(names.hide_in(outcome) if call.driver == "record" else outcome)
+        outcome["outputs"] = [{**e, "path": str(self._root(e["in"]) / e["path"])} for e in published]
+        call.artifact = next((Path(e["path"]) for e in outcome["outputs"]), None)
+        return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(self.attempt.folder)}
+
+    def _root(self, place: str) -> Path:
+        return self.call.session.folder if place == "session" else self.call.cwd
+
+    def _relative(self, entry: Json) -> Json:
+        return {**entry, "path": self.call.session.relative(Path(entry["path"]))} if "path" in entry else entry
+
+    def _publish(self, output: Output, path: Path) -> Json:
+        if output.place == "session":
+            source, path = path, self.call.session.folder / self.step.artifacts / output.path
+            files.copy_whole(source, path)
+        entry: Json = {"output": output.name, "in": output.place, "path": str(path.relative_to(self._root(output.place)))}
+        return entry | ({"sha256": files.sha256(path), "size": path.stat().st_size} if path.is_file() else {})
+
+    def _take_back(self, path: Path, before: Path | None) -> None:
+        """A failed attempt leaves no partial artifact in place; what it wrote stays as evidence."""
+        if path.exists():
+            files.copy_whole(path, self.attempt.folder / "rejected" / path.name)
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if before:
+            files.copy_whole(before, path)

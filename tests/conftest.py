@@ -1,0 +1,38 @@
+"""Fixtures every test may ask for. The machine's own login and sessions are out of reach of all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from scripted_model.server import Script, ScriptedModel
+from support import House
+
+
+@pytest.fixture(autouse=True)
+def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("CLAUDE", "ANTHROPIC", "AGENTIC")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "house")
+
+
+@pytest.fixture
+def model(house: House) -> Iterator[Callable[[Script], ScriptedModel]]:
+    """Starts a scripted model and points the house's environment at it."""
+    started: list[ScriptedModel] = []
+
+    def start(script: Script) -> ScriptedModel:
+        started.append(ScriptedModel(script).start())
+        house.env |= started[-1].environment(str(house.folder / "claude"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()

@@ -1,0 +1,33 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: takes one quote from each paper."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lib import cli, executor
+from lib.cli import Call, Tool
+from lib.contract import Json
+from lib.task import Task
+
+TOOL = Tool("find_quotes", layer=1, summary="A tool of a skeleton.", example="uv run core/find_quotes.py")
+
+
+def work(task: Task, out: Path) -> Json:
+    quotes = [path.read_text().strip() for path in task.input_paths("papers")]
+    (out / "quotes.json").write_text(json.dumps({"quotes": quotes}))
+    return {"verdict": "done"}
+
+
+def main(call: Call) -> Json:
+    return executor.run_function(call, TOOL.name, executor.read_task(call, Task()), work)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, executor.arguments, main)

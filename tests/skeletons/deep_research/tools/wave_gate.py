@@ -1,0 +1,33 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: checks that every report has its sections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lib import cli, executor
+from lib.cli import Call, Tool
+from lib.contract import Json
+from lib.task import Task
+
+TOOL = Tool("wave_gate", layer=1, summary="A tool of a skeleton.", example="uv run core/wave_gate.py")
+
+
+def work(task: Task, out: Path) -> Json:
+    sections = ("Findings", "Sources", "Gaps")
+    reports = {path.parent.name: path.read_text() for path in task.input_paths("reports")}
+    wrong = [f"{name} lacks {s}" for name, text in reports.items() for s in sections if f"# {s}" not in text]
+    return {"verdict": "needs_revision" if wrong else "done", "reason": "; ".join(wrong)}
+
+
+def main(call: Call) -> Json:
+    return executor.run_function(call, TOOL.name, executor.read_task(call, Task()), work)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, executor.arguments, main)

@@ -1,0 +1,34 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 1: checks that every planned task was built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lib import cli, executor
+from lib.cli import Call, Tool
+from lib.contract import Json
+from lib.task import Task
+
+TOOL = Tool("verify_build", layer=1, summary="A tool of a skeleton.", example="uv run core/verify_build.py")
+
+
+def work(task: Task, out: Path) -> Json:
+    planned = [t["id"] for t in json.loads(task.input_path("tasks").read_text())["tasks"]]
+    built = {path.parent.name for path in task.input_paths("built")}
+    missing = [t for t in planned if t not in built]
+    return {"verdict": "failed" if missing else "done", "reason": f"not built: {', '.join(missing)}"}
+
+
+def main(call: Call) -> Json:
+    return executor.run_function(call, TOOL.name, executor.read_task(call, Task()), work)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, executor.arguments, main)

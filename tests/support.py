@@ -1,0 +1,186 @@
+"""What the tests share: a clean environment, running a tool as a real process, and a house of one's own to run it in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "core"
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """No login of this machine, no session of this machine: nothing a test does may depend on either."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CLAUDE", "ANTHROPIC", "AGENTIC"))}
+    return kept | extra
+
+
+@dataclass
+class Ran:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.stdout)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        last = json.loads(self.stderr.strip().splitlines()[-1])
+        assert last["status"] == "error", self.stderr
+        return last["error"]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{")]
+
+
+class House:
+    """A copy of core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("core", "config", "prompts"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        self.sessions = folder / "sessions"
+        self.workspace = folder / "workspace"
+        self.workspace.mkdir()
+        self.env = clean_environment(CLAUDE_CONFIG_DIR=str(folder / "claude"), TMPDIR=str(folder / "tmp"))
+        (folder / "tmp").mkdir()
+
+    def argv(self, tool: str, *args: str) -> list[str]:
+        return [sys.executable, str(self.folder / "core" / f"{tool}.py"), *args]
+
+    def run(self, tool: str, *args: str, stdin: bytes | None = None, timeout: float = 120, **env: str) -> Ran:
+        """Runs a tool to its end, standing in the workspace."""
+        done = subprocess.run(
+            self.argv(tool, *args),
+            env=self.env | env,
+            cwd=self.workspace,
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def json(self, tool: str, *args: str, stdin: bytes | None = None, **env: str) -> Ran:
+        return self.run(tool, *args, "--output-format", "json", stdin=stdin, **env)
+
+    @contextmanager
+    def start(self, tool: str, *args: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+        child = subprocess.Popen(
+            self.argv(tool, *args),
+            env=self.env | env,
+            cwd=self.workspace,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+
+    @property
+    def session(self) -> Path:
+        """The only session there is."""
+        (session,) = [p for p in self.sessions.iterdir() if p.is_dir()]
+        return session
+
+    def agent(self, name: str, body: str = "You do the task.", **front: Any) -> None:
+        import yaml
+
+        text = yaml.safe_dump({"name": name, "description": f"The {name}.", **front}, sort_keys=False)
+        (self.folder / "prompts" / "executors" / f"{name}.md").write_text(f"---\n{text}---\n{body}\n")
+
+    def orchestrator(self, text: str, name: str = "trial") -> Path:
+        path = self.folder / "config" / "orchestrators" / f"{name}.yaml"
+        path.write_text(text)
+        return path
+
+    def tool(self, name: str, body: str) -> None:
+        """A layer-1 tool without a model: `body` is the function `work(task, out, call)`."""
+        block = (CORE / "check.py").read_text().split('"""')[0]
+        (self.folder / "core" / f"{name}.py").write_text(f'''{block}"""Layer 1: a tool of a test."""
+import json
+import time
+from pathlib import Path
+from lib import cli, executor
+from lib.cli import Tool
+from lib.contract import ExitCode, StrataError
+from lib.task import Task
+from lib.verify import Verdict
+
+TOOL = Tool("{name}", layer=1, summary="A tool of a test.", example="uv run core/{name}.py")
+
+def arguments(parser):
+    parser.add_argument("words", nargs="*")
+    executor.arguments(parser)
+
+{body}
+
+def main(call):
+    task = executor.read_task(call, Task(action="TRY"))
+    return executor.run_function(call, "{name}", task, lambda task, out: work(task, out, call))
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)
+''')
+
+
+def wait_for(condition: Any, seconds: float = 30, what: str = "the condition") -> Any:
+    """Waits for something to come true; generous, because a test never depends on speed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def with_marker(marker: str) -> list[int]:
+    """Processes whose command line holds a text only this test uses."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if marker in line and alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def kill_marked(marker: str) -> None:
+    for pid in with_marker(marker):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
