@@ -98,19 +98,24 @@ def slug(text: str, fallback: str = "x") -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:48].strip("-") or fallback
 
 
-def inside(root: Path, relative: str, what: str) -> Path:
-    """`relative` below `root`, refusing every way out: absolute, `..`, control characters, a symlink that leaves."""
-    parts = Path(relative).parts
-    bad = (
-        not relative
-        or Path(relative).is_absolute()
-        or ".." in parts
-        or any(unicodedata.category(c) in ("Cc", "Cf") for c in relative)
-    )
-    path = root / relative
-    if bad or not path.resolve().is_relative_to(root.resolve()):
+def below(root: Path, relative: str, what: str) -> Path:
+    """`relative` below `root`, as far as its text tells: not absolute, no `..`, no control characters."""
+    odd = any(unicodedata.category(c) in ("Cc", "Cf") for c in relative)
+    if not relative or odd or Path(relative).is_absolute() or ".." in Path(relative).parts:
         raise StrataError("UNSAFE_PATH", f"{what} {relative!r} leaves its folder", "give a plain relative path")
+    return root / relative
+
+
+def inside(root: Path, relative: str, what: str) -> Path:
+    """The same, and no symbolic link on the way leads out either."""
+    path = below(root, relative, what)
+    if not leads_inside(root, path):
+        raise StrataError("UNSAFE_PATH", f"{what} {relative!r} leaves its folder", "there is a symbolic link on the way")
     return path
+
+
+def leads_inside(root: Path, path: Path) -> bool:
+    return path.resolve().is_relative_to(root.resolve())
 
 
 def copy_whole(source: Path, target: Path) -> None:

@@ -43,7 +43,7 @@ class Output:
 
     def locate(self, out: Path, cwd: Path, target: str) -> Path:
         relative = self.path.replace("{target}", target)
-        return files.inside(out if self.place == "session" else cwd, relative, f"the output {self.name}")
+        return files.below(out if self.place == "session" else cwd, relative, f"the output {self.name}")
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def artifacts(task: Task, out: Path, cwd: Path) -> tuple[list[Json], list[str]]:
     wrong: list[str] = []
     for output in task.outputs:
         path = output.locate(out, cwd, task.target)
-        problem = _problem(output, path)
+        root = out if output.place == "session" else cwd
+        problem = _problem(output, path) if files.leads_inside(root, path) else "leaves its folder through a symbolic link"
         if problem == "missing" and output.optional:
             verified.append({"output": output.name, "path": str(path), "checks": ["optional, absent"]})
         elif problem:

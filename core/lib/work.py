@@ -130,6 +130,8 @@ class Try:
 
     def _take_back(self, path: Path, before: Path | None) -> None:
         """A failed attempt leaves no partial artifact in place; what it wrote stays as evidence."""
+        if not files.leads_inside(self.call.cwd, path):
+            return  # a link was put in the way: what lies behind it is not ours to touch
         if path.exists():
             files.copy_whole(path, self.attempt.folder / "rejected" / path.name)
             if path.is_dir():
