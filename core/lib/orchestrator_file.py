@@ -57,14 +57,12 @@ class _Reader:
             n: Param(n, s.get("about", ""), s.get("default"), s.get("type", "text"))
             for n, s in self.data.get("params", {}).items()
         }
+        stages = [self._stage(index, spec, loops, params) for index, spec in enumerate(self.specs)]
+        self._loops_used(loops)
         for name, kept in self.data.get("modifiers", {}).items():
             self._modifier(name, kept, loops)
         chosen = self._chosen(modifier)
-        stages: list[Stage] = []
-        for index, spec in enumerate(self.specs):
-            stages.append(self._stage(index, spec, loops, params))
         kept_stages = tuple(s for s in stages if s.name in chosen)
-        self._references_survive(modifier, chosen)
         return Orchestration(self.data["name"], self.document.file, params, loops, kept_stages)
 
     def _error(self, path: list[Any], message: str, hint: str = "") -> StrataError:
@@ -89,13 +87,15 @@ class _Reader:
                     ["loops", name, "to"], f"there is no stage {spec['to']!r}", self._nearest(spec["to"], self.names)
                 )
             loops[name] = Loop(name, spec["to"], spec["max"], spec.get("then", "fail"))
+        return loops
+
+    def _loops_used(self, loops: dict[str, Loop]) -> None:
         used = {loop for spec in self.specs for loop in spec.get("on", {}).values()}
         for name in loops:
             if name not in used:
                 raise self._error(
                     ["loops", name], f"no stage uses the loop {name!r}", "name it under a stage's `on:`, or remove it"
                 )
-        return loops
 
     def _modifier(self, name: str, kept: list[str], loops: dict[str, Loop]) -> None:
         for index, stage in enumerate(kept):

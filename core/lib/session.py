@@ -43,8 +43,9 @@ class Step:
 
     @property
     def slug(self) -> str:
-        """For a flat namespace. Names hold no dots, so two steps never share a slug."""
-        parts = (self.phase, self.orchestrator, self.stage, f"r{self.round}" if self.round else "", self.item)
+        """For a flat namespace. Two steps never share one: names hold no dots, no item is called round-n, and in
+        an orchestrator only a stage starts with a digit."""
+        parts = (self.phase, self.orchestrator, self.stage, f"round-{self.round}" if self.round else "", self.item)
         return ".".join(p for p in parts if p)
 
     @property

@@ -71,11 +71,13 @@ def test_a_step_path_that_is_none_is_refused(text: str) -> None:
 
 def test_steps_with_dashes_in_their_names_have_slugs_of_their_own() -> None:
     steps = [
-        Step("", "a-b", "c"),
-        Step("", "a", "b-c"),
-        Step("a", "b", "c"),
-        Step("", "a", "b", 1, "c"),
-        Step("", "a", "b", 0, "r1"),
+        Step("", "a-b", "01-c"),
+        Step("", "a", "01-b-c"),
+        Step("phase-01-a", "b", "01-c"),
+        Step("", "a", "01-b", 1, "c"),
+        Step("", "a", "01-b", 0, "c"),
+        Step("", "a", "01-b", 1),
+        Step("", "a", "01-b", 0, files.safe_name("round-1")),
     ]
     assert len({s.slug for s in steps}) == len(steps)
 

@@ -1,0 +1,314 @@
+"""Layer 1: nothing is done because an agent says so. Real CLI, scripted model; the agents here lie in every way they can."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripted_model.server import Request, fail, say, tool, turns
+from support import House
+
+OUTPUT = {"tools": "Write, Read", "strata": {"outputs": {"report": {"path": "report.md"}}}}
+
+
+def writes(content: str, last: str = "STAGE_TASK_COMPLETE", name: str = "report"):
+    def script(request: Request):
+        if request.turn == 0:
+            return say(tool("Write", file_path=request.path(name), content=content))
+        return say(f"There.\n\n{last}")
+
+    return script
+
+
+def outcome(house: House, number: int = 1, step: str = "trial") -> dict:
+    return json.loads((house.session / f"stages/{step}/attempt-{number}/outcome.json").read_text())
+
+
+def test_a_verified_output_is_published_and_the_outcome_says_what_was_verified(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    model(writes("# Findings"))
+    ran = house.json("agent", "trial", "", "topic")
+    assert ran.code == 0, ran.stderr
+    (output,) = ran.document["outputs"]
+    assert Path(output["path"]).read_text() == "# Findings"
+    assert Path(output["path"]).is_relative_to(house.session / "artifacts")
+    kept = outcome(house)
+    assert kept["verdict"] == "done"
+    assert kept["verified"][0]["checks"] == ["exists", "not empty"]
+    assert kept["outputs"][0]["path"] == "artifacts/trial/report.md"
+    assert (house.session / ".signals/exec-trial.done").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        (turns(say("All done!\nSTAGE_TASK_COMPLETE")), "NOT_VERIFIED", "missing"),
+        (writes(" \n"), "NOT_VERIFIED", "empty"),
+        (writes("# good", last="I am finished."), "STAGE_FAILED", "no status line"),
+        (writes("# good", last="STAGE_FAILED: I could not"), "STAGE_FAILED", "I could not"),
+        (writes("# good", last="STAGE_OTHER_COMPLETE"), "STAGE_FAILED", "was asked for TASK"),
+    ],
+    ids=["writes nothing", "writes nothing much", "no status line", "says it failed", "another stage's line"],
+)
+def test_an_agent_that_lies_or_fails_is_not_a_success_and_publishes_nothing(house: House, model, script, code, words) -> None:
+    house.agent("trial", **OUTPUT)
+    model(script)
+    ran = house.json("agent", "trial")
+    assert (ran.code, ran.error["code"]) == (1, code)
+    assert words in ran.error["message"]
+    assert not (house.session / "artifacts").exists()
+    assert (house.session / ".signals/exec-trial.fail").exists()
+    assert outcome(house)["exit_code"] == 1
+
+
+def test_an_output_that_does_not_match_its_schema_is_not_a_success(house: House, model) -> None:
+    house.agent("trial", tools="Write", strata={"outputs": {"report": {"path": "r.json", "schema": "checks"}}})
+    model(writes('{"version": 1, "checks": {}}'))
+    ran = house.json("agent", "trial")
+    assert ran.error["code"] == "NOT_VERIFIED"
+    assert "does not match schema checks" in ran.error["message"]
+
+
+def test_an_output_put_outside_through_a_link_is_found_out(house: House, model) -> None:
+    house.agent("trial", tools="Bash", strata={"outputs": {"report": {"path": "report.md"}}})
+
+    def script(request: Request):
+        if request.turn == 0:
+            return say(tool("Bash", command=f"ln -s /etc/hostname {request.path('report')}"))
+        return say("STAGE_TASK_COMPLETE")
+
+    model(script)
+    assert "symbolic link" in house.json("agent", "trial").error["message"]
+
+
+def test_self_heal_tells_the_next_attempt_exactly_what_was_wrong_and_counts_depth(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    scripted = model(lambda r: writes("" if "did not pass" not in r.prompt else "# good")(r))
+    ran = house.json("agent", "trial", "--self-heal", "--max-depth", "3")
+    assert ran.code == 0, ran.stderr
+    assert (outcome(house, 1)["exit_code"], outcome(house, 2)["exit_code"]) == (1, 0)
+    assert outcome(house, 2)["kind"] == "heal"
+    assert (outcome(house, 1)["depth"], outcome(house, 2)["depth"]) == (1, 2)
+    assert "output report (report.md): empty" in scripted.requests[-1].prompt
+
+
+def test_healing_ends_after_two_and_asks_the_parent_with_a_document(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    model(turns(say("STAGE_TASK_COMPLETE")))
+    ran = house.json("agent", "trial", "--self-heal", "--max-depth", "9")
+    assert ran.code == 10
+    assert len(list(house.session.glob("stages/trial/attempt-*"))) == 3
+    text = (house.session / "refinements/exec-trial.md").read_text()
+    for heading in ("# Refinement Request", "## Summary", "## Context", "## Issue", "## Diagnostics", "## Suggested Resolution"):
+        assert heading in text
+    assert "Attempt: 3 of 3 (self-heal exhausted)" in text
+    assert (house.session / ".signals/exec-trial.refine").exists()
+
+
+def test_without_depth_to_heal_the_parent_is_asked_at_once(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    model(turns(say("STAGE_TASK_COMPLETE")))
+    ran = house.json("agent", "trial", "--self-heal", "--max-depth", "1")
+    assert ran.code == 10
+    assert len(list(house.session.glob("stages/trial/attempt-*"))) == 1
+    assert "cannot-heal" in [e.get("status") for e in ran.events]
+
+
+def test_what_healing_cannot_mend_is_not_tried_again(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    scripted = model(turns(fail(403)))
+    ran = house.json("agent", "trial", "--self-heal", "--max-depth", "5")
+    assert ran.error["code"] == "LOGIN_REFUSED"
+    assert len(scripted.requests) == 1
+
+
+STRUCTURED = {"tools": "Read", "strata": {"structured": "answer", "outputs": {"answer": {"path": "a.json", "schema": "trial"}}}}
+SCHEMA = {
+    "type": "object",
+    "required": ["n"],
+    "properties": {"n": {"type": "integer"}, "verdict": {}},
+    "additionalProperties": False,
+}
+
+
+def with_schema(house: House) -> None:
+    (house.folder / "config/schemas/trial.json").write_text(json.dumps(SCHEMA))
+    house.agent("trial", **STRUCTURED)
+
+
+def test_structured_answers_become_the_output_file(house: House, model) -> None:
+    with_schema(house)
+    model(turns(say(tool("StructuredOutput", n=7))))
+    ran = house.json("agent", "trial")
+    assert ran.code == 0, ran.stderr
+    assert json.loads(Path(ran.document["outputs"][0]["path"]).read_text()) == {"n": 7}
+
+
+def test_a_verdict_in_structured_data_is_a_verdict(house: House, model) -> None:
+    with_schema(house)
+    model(turns(say(tool("StructuredOutput", n=7, verdict="needs_revision"))))
+    assert house.json("agent", "trial").code == 10
+
+
+def test_prose_where_data_was_asked_for_is_repaired_once_by_a_small_model(house: House, model) -> None:
+    with_schema(house)
+
+    def script(request: Request):
+        return say(tool("StructuredOutput", n=12)) if "Put the text below" in request.prompt else say("It is twelve.")
+
+    scripted = model(script)
+    ran = house.json("agent", "trial", "--max-depth", "2")
+    assert ran.code == 0, ran.stderr
+    assert "It is twelve." in scripted.requests[-1].prompt
+    assert "haiku" in scripted.requests[-1].body["model"]
+    assert [outcome(house, n)["kind"] for n in (1, 2)] == ["first", "repair"]
+
+
+def test_a_failed_attempt_leaves_the_workspace_output_as_it_was(house: House, model) -> None:
+    house.agent("trial", tools="Write", strata={"outputs": {"spec": {"path": "{target}", "in": "workspace", "schema": "checks"}}})
+    (house.workspace / "old.json").write_text("what was there")
+    model(writes("not JSON", name="spec"))
+    assert house.json("agent", "trial", "", "old.json").code == 1
+    assert (house.workspace / "old.json").read_text() == "what was there"
+    assert house.json("agent", "trial", "", "new.json").code == 1
+    assert not (house.workspace / "new.json").exists()
+    rejected = [p.name for p in house.sessions.glob("*/stages/trial/attempt-*/rejected/*")]
+    assert sorted(rejected) == ["new.json", "old.json"], "what it wrote is kept as evidence"
+
+
+def test_an_agent_without_scope_cannot_write_the_workspace_with_its_file_tools(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    target = house.workspace / "sneaky.md"
+    model(turns(say(tool("Write", file_path=str(target), content="x")), say("STAGE_TASK_COMPLETE")))
+    ran = house.json("agent", "trial")
+    assert not target.exists()
+    assert [d["tool_name"] for d in ran.document["denials"]] == ["Write"]
+
+
+def test_checks_of_a_definition_judge_the_work(house: House, model) -> None:
+    (house.workspace / "checks.yaml").write_text("version: 1\nchecks: {good: {command: test -f made.txt}}\n")
+    house.agent("trial", tools="Write", strata={"checks": ["good"], "scope": ["**"], "outputs": {"report": {"path": "r.md"}}})
+    scripted = model(
+        lambda r: say(tool("Write", file_path="made.txt" if "did not pass" in r.prompt else r.path("report"), content="x"),
+                      tool("Write", file_path=r.path("report"), content="x"))
+        if r.turn == 0 else say("STAGE_TASK_COMPLETE")
+    )  # fmt: skip
+    ran = house.json("agent", "trial", "--checks", "checks.yaml", "--self-heal", "--max-depth", "3")
+    assert ran.code == 0, ran.stderr
+    assert "check good" in scripted.requests[-1].prompt
+    verified = outcome(house, 2)["verified"]
+    assert {"check": "good", "passed": True}.items() <= verified[-1].items()
+    assert len(verified[-1]["evidence"]["output_sha256"]) == 64
+
+
+def test_spec_and_researcher_bind_their_definitions(house: House, model) -> None:
+    scripted = model(writes("# Plan", "STAGE_PLAN_COMPLETE", "plan"))
+    (house.workspace / "spec.md").write_text("# Spec")
+    ran = house.json("spec", "PLAN", "spec.md", "keep it small")
+    assert ran.code == 0, ran.stderr
+    assert "/spec-plan PLAN spec.md keep it small" in scripted.requests[0].prompt
+    assert "# Planner" in scripted.requests[0].system
+    model(writes("# UX", "STAGE_RESEARCH_COMPLETE", "report"))
+    assert house.json("researcher", "ux", "Wikis").code == 0
+
+
+def test_a_further_research_domain_is_one_markdown_file(house: House, model) -> None:
+    text = (house.folder / "prompts/executors/researcher-tech.md").read_text()
+    (house.folder / "prompts/executors/researcher-law.md").write_text(text.replace("researcher-tech", "researcher-law"))
+    model(writes("# Law", "STAGE_RESEARCH_COMPLETE", "report"))
+    assert house.json("researcher", "law", "Wikis").code == 0
+    assert "law" in house.run("researcher", "--help").stdout
+    ran = house.json("researcher", "astrology", "Wikis")
+    assert "no research domain 'astrology'" in ran.error["message"]
+
+
+def test_an_agent_inside_a_session_gets_what_its_definition_gives_and_no_more(house: House, model) -> None:
+    """An executor called by an agent through Bash runs with its own tools, in the same session, one level deeper."""
+    house.agent("helper", **OUTPUT)
+    helper = f"{' '.join(house.argv('agent'))} helper --output-format json"
+
+    def script(request: Request):
+        if "/helper" in request.prompt:
+            return writes("# help")(request)
+        commands = [helper, f"{helper} --permission-mode bypassPermissions"]
+        return say(tool("Bash", command=commands[request.turn])) if request.turn < 2 else say("ok")
+
+    scripted = model(script)
+    ran = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--max-depth", "3")
+    assert ran.code == 0, ran.stderr
+    assert outcome(house, 1, "helper")["exit_code"] == 0
+    assert outcome(house, 1, "helper")["depth"] == 2
+    assert "WIDENING_REFUSED" in json.dumps(scripted.requests[-1].body)
+
+
+# check.py
+
+
+def project(house: House, test: str) -> None:
+    (house.workspace / "test_it.py").write_text(test)
+    pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    ruff_command = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+    checks = {
+        "pytest": {"command": pytest_command, "parser": "pytest"},
+        "ruff": {"command": ruff_command, "parser": "ruff"},
+        "warn": {"command": "false", "blocking": False},
+        "slow": {"command": "sleep 600", "timeout_seconds": 0.5},
+        "missing": {"command": ["no-such-program"]},
+        "junit": {"command": [*pytest_command, "--junitxml=r.xml"], "parser": "junit", "report": "r.xml"},
+    }
+    (house.workspace / "checks.yaml").write_text(json.dumps({"version": 1, "checks": checks}))
+
+
+@pytest.mark.parametrize(
+    ("test", "names", "code", "overall", "words"),
+    [
+        ("def test_a():\n    assert 1\n", ["pytest", "ruff", "junit"], 0, "PASS", ""),
+        ("def test_a():\n    assert 0\n", ["pytest"], 1, "FAIL", "1 errors"),
+        ("def test_a():\n    assert 0\n", ["junit"], 1, "FAIL", "1 tests"),
+        ("", ["pytest"], 1, "FAIL", "no test ran"),
+        ("", ["junit"], 1, "FAIL", "no test ran"),
+        ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["pytest"], 1, "FAIL", "no test ran"),
+        ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["junit"], 1, "FAIL", "no test ran"),
+        ("import os\n", ["ruff"], 1, "FAIL", "1 errors"),
+        ("", ["warn"], 0, "WARN", ""),
+        ("", ["slow"], 1, "FAIL", "still running"),
+        ("", ["missing"], 1, "FAIL", "could not be started"),
+    ],
+)
+def test_checks_are_run_by_python_and_a_run_without_tests_is_no_pass(house: House, test, names, code, overall, words) -> None:
+    project(house, test)
+    ran = house.json("check", *names, "--checks", "checks.yaml")
+    assert ran.code == code, ran.stdout
+    results = json.loads((house.session / "stages/check/attempt-1/out/verification-results.json").read_text())
+    assert results["overall"] == overall
+    assert words in ran.document.get("note", "")
+    record = results["checks"][0]
+    log = house.session / "stages/check/attempt-1/out/evidence" / record["output"]
+    assert log.exists()
+    assert {"command", "folder", "exit_code", "duration_seconds", "output_sha256", "git_commit", "git_dirty"} <= set(record)
+
+
+def test_evidence_names_the_commit_and_whether_it_was_dirty(house: House) -> None:
+    project(house, "def test_a():\n    assert 1\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-C", str(house.workspace)]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    (house.workspace / "more.txt").write_text("x")
+    record = house.json("check", "warn", "--checks", "checks.yaml").document["results"]["checks"][0]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    assert (record["git_commit"], record["git_dirty"]) == (head, True)
+
+
+def test_a_check_does_not_get_the_agents_login(house: House) -> None:
+    (house.workspace / "checks.yaml").write_text("version: 1\nchecks: {env: {command: env}}\n")
+    house.json("check", "env", "--checks", "checks.yaml", ANTHROPIC_API_KEY="dummy-but-private")
+    assert "ANTHROPIC" not in (house.session / "stages/check/attempt-1/out/evidence/env.log").read_text()
+
+
+def test_an_unknown_check_says_which_there_are(house: House) -> None:
+    ran = house.json("check", "pytset")
+    assert ran.error["code"] == "UNKNOWN_CHECK"
+    assert "pytest" in ran.error["hint"]
