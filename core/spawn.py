@@ -38,6 +38,7 @@ TOOL = Tool(
 DEFAULT_TIMEOUT_SECONDS = 600.0
 WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
 UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
+INIT_KEYS = ("session_id", "cwd", "tools", "mcp_servers", "model", "permissionMode", "claude_code_version")
 LARGE_PROMPT_BYTES = 1024 * 1024
 BUFFER_BYTES = 256 * 1024 * 1024  # one line of the CLI's output; the SDK's own 1 MB loses large tool results
 
@@ -314,6 +315,8 @@ def allow_rules(request: Request) -> list[str]:
 def note(message: Any, transcript: Any) -> None:
     """Every message as a line, as it comes: an answer that was paid for is on disk before it is judged."""
     line = {"type": type(message).__name__, **dataclasses.asdict(message)}
+    if line.get("subtype") == "init":  # the rest of it is a list of this machine's commands, sockets and folders
+        line["data"] = {key: line["data"].get(key) for key in INIT_KEYS}
     transcript.write(redact.redact(json.dumps(line, default=str, ensure_ascii=False)) + "\n")
     transcript.flush()
 

@@ -74,14 +74,14 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     context: list[Path] = []
     tries = 0
     while True:
-        this = Try.begin(call, task, step, "heal" if tries else task.kind, agent.name)
-        work = _judge(this, agent, chosen, _ask(this, agent, context, heal=tries))
-        tries += 1
-        heal = healing.can_heal(call, work, tries)
-        repair = bool(agent.structured) and work.code in healing.REPAIRABLE
-        if call.options.self_heal and not heal and not repair and work.exit_code == ExitCode.FAILURE and work.wrong:
-            work = healing.ask_parent(this, work, tries)
-        document = this.end(work)
+        with Try.begin(call, task, step, "heal" if tries else task.kind, agent.name) as this:
+            work = _judge(this, agent, chosen, _ask(this, agent, context, heal=tries))
+            tries += 1
+            heal = healing.can_heal(call, work, tries)
+            repair = bool(agent.structured) and work.code in healing.REPAIRABLE
+            if call.options.self_heal and not heal and not repair and work.exit_code == ExitCode.FAILURE and work.wrong:
+                work = healing.ask_parent(this, work, tries)
+            document = this.end(work)
         if repair and (repaired := _repair(this, agent, work)):
             return repaired
         if not heal:
@@ -95,18 +95,12 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     returns a verdict, or a document with `verdict` in it."""
     step = _step(call, name)
     call.open_session(name, step.slug)
-    this = Try.begin(call, task, step, task.kind)
-    try:
+    with Try.begin(call, task, step, task.kind) as this:
         with _clock(call.options.timeout):
             answer = function(task, this.attempt.out)
         said = answer if isinstance(answer, dict) else {}
         verdict = verify.structured_verdict(said) if isinstance(answer, dict) else answer
-        work = conclude(verdict, *verify.artifacts(task, this.attempt.out, call.cwd), said)
-    except StrataError as error:
-        if error.exit_code == ExitCode.INTERRUPTED:
-            raise
-        work = Work(Verdict("failed", error.message), error.exit_code, error.document(), wrong=[error.message])
-    return this.end(work)
+        return this.end(conclude(verdict, *verify.artifacts(task, this.attempt.out, call.cwd), said))
 
 
 @contextmanager
@@ -197,13 +191,13 @@ def _repair(failed: Try, agent: Agent, work: Work) -> Json | None:
     if not text.strip():
         return None
     failed.call.report("repairing")
-    this = Try.begin(failed.call, failed.task, failed.step, "repair", agent.name)
     prompt = (
         "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
         f"## Text\n\n{text}\n"
     )
-    repaired = _judge(this, agent, [], _spawn(this, agent, prompt, [], "low-tier", failed.call.child_env()))
-    document = this.end(repaired)
+    with Try.begin(failed.call, failed.task, failed.step, "repair", agent.name) as this:
+        repaired = _judge(this, agent, [], _spawn(this, agent, prompt, [], "low-tier", failed.call.child_env()))
+        document = this.end(repaired)
     return document if repaired.verdict.word != "failed" else None
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lib import files
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.drivers.paths import Names
 from lib.observability import Timer
 from lib.session import Attempt, Step, now
@@ -79,6 +79,15 @@ class Try:
                 if path.exists():
                     files.copy_whole(path, copy)
         return Try(call, task, step, kind, agent, attempt, Timer(), before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
+        if isinstance(error, Exception) and not isinstance(error, Interrupted):
+            known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
+            self.end(Work(Verdict("failed", known.message), known.exit_code, known.document(), wrong=[known.message]))
 
     def end(self, work: Work) -> Json:
         """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""

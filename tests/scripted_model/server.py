@@ -74,6 +74,11 @@ class Request:
         return flatten(self.messages[-1]["content"]) if self.messages else ""
 
     @property
+    def heard(self) -> str:
+        """All that came back since the prompt: tool results, and what the CLI adds to them."""
+        return "\n".join(flatten(m["content"]) for m in self.messages[1:] if m["role"] == "user")
+
+    @property
     def tools(self) -> list[str]:
         return [t["name"] for t in self.body.get("tools", [])]
 

@@ -31,7 +31,7 @@ def critic(request: Request) -> Reply:
     """Reads what it is given before it judges, so that its verdict follows the document and not the round."""
     if request.turn == 0:
         return say(tool("Read", file_path=request.path("design")))
-    grave = "Tokens live for ever" in request.last
+    grave = "Tokens live for ever" in request.heard
     return returns(request, findings=[{"severity": "Critical" if grave else "Minor", "text": "tokens" if grave else "naming"}])
 
 
@@ -82,4 +82,62 @@ ACADEMIC = by_agent(
 DOWNSTREAM = by_agent(
     extractor=lambda r: write(r, "text", "An extract.\n", "DONE: extracted"),
     case__study=lambda r: say("ERROR: there is no case to study"),
+)
+
+
+# The orchestrators of the house itself
+
+
+def researcher(request: Request) -> Reply:
+    domain = request.prompt.split()[0].removeprefix("/researcher-")
+    return write(request, "report", f"# Findings\nSeen from the side of {domain}.\n", "STAGE_RESEARCH_COMPLETE")
+
+
+def consolidator(request: Request) -> Reply:
+    return write(request, "report", "# In short\nThree sides, one answer.\n", "STAGE_CONSOLIDATE_COMPLETE")
+
+
+ORESEARCH = by_agent(
+    researcher__market=researcher,
+    researcher__ux=researcher,
+    researcher__tech=researcher,
+    researcher__consolidator=consolidator,
+)
+
+GOOD_CODE = "def greet(name: str) -> str:\n    return f\"Hello, {name or 'stranger'}!\"\n"
+POOR_CODE = 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n'
+TEST_CODE = 'from greet import greet\n\n\ndef test_greet() -> None:\n    assert greet("Ada") == "Hello, Ada!"\n'
+
+
+def implement(request: Request) -> Reply:
+    """The first implementation forgets the empty name; the second knows what the review found."""
+    folder = request.prompt.split("Working folder: ")[1].splitlines()[0]
+    if request.turn == 0:  # the CLI lets nobody overwrite a file they have not read
+        return say(*(tool("Read", file_path=f"{folder}/{name}") for name in ("greet.py", "test_greet.py")))
+    if request.turn == 1:
+        code = GOOD_CODE if sent_back(request) else POOR_CODE
+        return say(
+            tool("Write", file_path=f"{folder}/greet.py", content=code),
+            tool("Write", file_path=f"{folder}/test_greet.py", content=TEST_CODE),
+            tool("Write", file_path=request.path("summary"), content="# Done\n\n- greet.py\n- test_greet.py\n"),
+        )
+    return say("Implemented.\n\nSTAGE_IMPLEMENT_COMPLETE")
+
+
+def review(request: Request) -> Reply:
+    folder = request.prompt.split("Working folder: ")[1].splitlines()[0]
+    if request.turn == 0:
+        return say(tool("Read", file_path=f"{folder}/greet.py"))
+    good = "stranger" in request.heard
+    if request.turn == 1:
+        found = "Nothing." if good else "Major: an empty name greets nobody."
+        return say(tool("Write", file_path=request.path("review"), content=f"# Review\n\n{found}\n"))
+    return say("DONE: it is right" if good else "NEEDS_REVISION: an empty name greets nobody")
+
+
+OSPEC = by_agent(
+    spec__plan=lambda r: write(r, "plan", "# Plan\n\n1. greet.py with its test.\n", "STAGE_PLAN_COMPLETE"),
+    spec__implement=implement,
+    spec__review=review,
+    spec__test=lambda r: write(r, "report", "# Tests\n\nAll criteria hold.\n", "STAGE_TEST_COMPLETE"),
 )

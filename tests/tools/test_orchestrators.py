@@ -1,0 +1,529 @@
+"""Layer 2: routing, retries, resume, loops and asking, with executors that need no model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support import House, Ran, alive, wait_for, with_marker
+
+# A worker whose behaviour a test sets in a file: one line per attempt, the last one repeats.
+WORKER = """
+def work(task, out, call):
+    name = call.options.words[0] if call.options.words else str(task.item)
+    plan = Path(call.cwd) / f"{name[-40:]}.plan"
+    lines = plan.read_text().split() if plan.exists() else ["ok"]
+    log = Path(call.cwd) / "log"
+    ran = log.read_text().split().count(name) if log.exists() else 0
+    with log.open("a") as file:
+        file.write(name + "\\n")
+    word = lines[min(ran, len(lines) - 1)]
+    for output in task.outputs:
+        told = [Path(p).read_text() for p in call.options.extra_context]
+        (out / output.path).write_text(json.dumps({"name": name, "inputs": task.inputs, "told": told}))
+    if word == "ok":
+        return Verdict("done")
+    if word == "revise":
+        return Verdict("needs_revision", f"{name} wants a revision")
+    if word == "sleep":
+        time.sleep(600)
+    if word == "crash":
+        import os, signal
+        os.kill(os.getpid(), signal.SIGKILL)
+    codes = {"fail": 1, "depth": 2, "human": 3, "refine": 10, "escalate": 11, "timeout": 21}
+    raise StrataError("TRIAL", f"{name} says {word}", exit_code=ExitCode(codes[word]))
+"""
+
+
+@pytest.fixture
+def trial(house: House) -> House:
+    house.tool("worker", WORKER)
+    return house
+
+
+def configure(house: House, stages: str, head: str = "") -> None:
+    house.orchestrator(f"version: 1\nname: trial\n{head}stages:\n{stages}")
+
+
+def stage(name: str, extra: str = "") -> str:
+    more = f", {extra}" if extra else ""
+    return f"  - {{name: {name}, tool: worker.py, args: [{name}], outputs: {{made: {{path: made.json}}}}{more}}}\n"
+
+
+def run(house: House, *flags: str) -> Ran:
+    sessions = list(house.sessions.iterdir()) if house.sessions.exists() else []
+    resume = ["--session-dir", str(sessions[0])] if sessions else []
+    return house.json("orchestrator", "trial", *resume, *flags)
+
+
+def plan(house: House, **words: str) -> None:
+    for name, text in words.items():
+        (house.workspace / f"{name}.plan").write_text(text)
+
+
+def log(house: House) -> list[str]:
+    path = house.workspace / "log"
+    return path.read_text().split() if path.exists() else []
+
+
+def statuses(ran: Ran) -> dict[str, str]:
+    return {s["name"]: s["status"] for s in ran.document["stages"]}
+
+
+def made(ran: Ran, name: str) -> dict:
+    (path,) = [s["artifact"] for s in ran.document["stages"] if s["name"] == name]
+    return json.loads(Path(path).read_text())
+
+
+def test_stages_run_in_order_and_the_manifest_is_the_seeds(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "inputs: {first: a.made}"))
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    assert log(trial) == ["a", "b"]
+    manifest = ran.document
+    assert manifest["orchestrator"] == "trial"
+    assert manifest["summary"] == {"total": 2, "passed": 2, "failed": 0, "waiting": 0, "exit_code": 0}
+    assert {"name", "status", "exit_code", "artifact"} <= set(manifest["stages"][0])
+    on_disk = json.loads((trial.session / "trial/manifest.json").read_text())
+    assert on_disk["stages"][0]["artifact"] == "artifacts/trial/01-a/made.json"
+    assert made(ran, "b")["inputs"]["first"].endswith("01-a/made.json")
+    assert {p.name for p in (trial.session / ".signals").iterdir()} == {
+        "exec-trial.01-a.done",
+        "exec-trial.02-b.done",
+        "orch-trial.done",
+    }
+    traces = {e["trace_id"] for e in ran.events if "trace_id" in e}
+    assert traces == {(trial.session / ".trace").read_text().strip()}
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "attempts"),
+    [
+        ("fail", 1, 2),
+        ("timeout", 21, 2),
+        ("depth", 2, 1),
+        ("human", 3, 1),
+        ("refine", 10, 1),
+        ("escalate", 11, 1),
+        ("revise", 10, 1),
+    ],
+)
+def test_exit_codes_route_as_in_the_table(trial: House, word: str, code: int, attempts: int) -> None:
+    configure(trial, stage("a", "retry: {max: 1}") + stage("b"))
+    plan(trial, a=word)
+    ran = run(trial)
+    assert ran.code == code
+    assert log(trial) == ["a"] * attempts
+    assert statuses(ran)["b"] == "not-run"
+
+
+def test_a_retry_is_told_why_the_last_attempt_failed(trial: House) -> None:
+    configure(trial, stage("a"))
+    plan(trial, a="fail ok")
+    ran = run(trial)
+    assert ran.code == 0
+    assert made(ran, "a")["told"] == ["An earlier attempt at this failed with TRIAL: a says fail\n"]
+
+
+def test_retries_wait_as_long_as_they_are_told(trial: House) -> None:
+    configure(trial, stage("a", "retry: {max: 2, backoff_seconds: [0.4, 0.8]}"))
+    plan(trial, a="fail fail ok")
+    started = time.monotonic()
+    assert run(trial).code == 0
+    assert time.monotonic() - started > 1.2
+    assert log(trial) == ["a"] * 3
+
+
+def test_a_crashed_executor_is_a_failure_that_is_retried(trial: House) -> None:
+    configure(trial, stage("a"))
+    plan(trial, a="crash")
+    ran = run(trial)
+    assert (ran.code, ran.error["code"]) == (1, "CHILD_CRASHED")
+    assert "SIGKILL" in ran.error["message"]
+    assert len(log(trial)) == 2
+
+
+def test_an_executor_that_breaks_still_says_that_its_attempt_ended(trial: House) -> None:
+    trial.tool("worker", "def work(task, out, call):\n    return 1 / 0\n")
+    configure(trial, stage("a", "retry: {max: 0}"))
+    ran = run(trial)
+    assert (ran.code, ran.error["code"]) == (1, "INTERNAL")
+    outcome = json.loads((trial.session / "trial/stages/01-a/attempt-1/outcome.json").read_text())
+    assert outcome["error"]["message"] == "ZeroDivisionError: division by zero"
+    assert "Traceback" in (trial.session / "strata.log").read_text()
+    assert "Traceback" not in ran.stderr
+
+
+def test_only_optional_stages_failing_is_12_and_never_turns_into_0(trial: House) -> None:
+    configure(trial, stage("a", "required: false, retry: {max: 0}") + stage("b"))
+    plan(trial, a="fail")
+    first = run(trial)
+    assert (first.code, statuses(first)) == (12, {"a": "failure", "b": "success"})
+    second = run(trial)
+    assert second.code == 12
+    assert log(trial) == ["a", "b", "a"], "what failed is tried again, what is finished is not"
+    plan(trial, a="ok")
+    assert run(trial).code == 0
+
+
+@pytest.mark.parametrize("word", ["depth", "human"])
+def test_depth_and_a_persons_input_are_not_absorbed_by_an_optional_stage(trial: House, word: str) -> None:
+    configure(trial, stage("a", "required: false") + stage("b"))
+    plan(trial, a=word)
+    assert run(trial).code == {"depth": 2, "human": 3}[word]
+
+
+def test_a_timeout_is_kept_by_the_executor(trial: House) -> None:
+    configure(trial, stage("a", "timeout_seconds: 1, retry: {max: 0}"))
+    plan(trial, a="sleep")
+    ran = run(trial)
+    assert (ran.code, ran.error["code"]) == (21, "TIMEOUT")
+    assert ran.document["stages"][0]["attempts"] == 1
+
+
+# Finished work
+
+
+def test_finished_work_is_not_done_again(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "inputs: {first: a.made}"))
+    run(trial)
+    ran = run(trial)
+    assert ran.code == 0
+    assert log(trial) == ["a", "b"]
+    assert all(s["skipped"] for s in ran.document["stages"])
+
+
+def test_a_changed_argument_reruns_that_stage_and_what_depends_on_it(trial: House) -> None:
+    head = "params: {word: {default: one}}\n"
+    first = stage("a", 'target: "{param.word}"') + stage("b", "inputs: {first: a.made}") + stage("c")
+    configure(trial, first, head)
+    run(trial)
+    ran = run(trial, "--param", "word=two")
+    assert ran.code == 0
+    assert log(trial) == ["a", "b", "c", "a"], "b's input has the same content as before, c does not depend on it"
+
+
+def test_a_deleted_or_edited_artifact_is_made_again(trial: House) -> None:
+    configure(trial, stage("a"))
+    artifact = Path(run(trial).document["stages"][0]["artifact"])
+    artifact.unlink()
+    run(trial)
+    artifact.write_text("edited")
+    run(trial)
+    run(trial)
+    assert log(trial) == ["a"] * 3
+    attempts = sorted(p.name for p in (trial.session / "trial/stages/01-a").glob("attempt-*"))
+    assert attempts == ["attempt-1", "attempt-2", "attempt-3"], "no attempt overwrites an earlier one"
+
+
+def test_a_changed_file_of_the_workspace_reruns_what_reads_it(trial: House) -> None:
+    configure(trial, stage("a", "inputs: {spec: param.spec}") + stage("b"), "params: {spec: {type: file}}\n")
+    (trial.workspace / "spec.md").write_text("one")
+    run(trial, "--param", "spec=spec.md")
+    run(trial, "--param", "spec=spec.md")
+    assert log(trial) == ["a", "b"]
+    (trial.workspace / "spec.md").write_text("two")
+    run(trial, "--param", "spec=spec.md")
+    assert log(trial) == ["a", "b", "a"]
+
+
+def test_an_interrupted_run_goes_on_where_it_was(trial: House) -> None:
+    configure(trial, stage("a") + stage("b"))
+    plan(trial, b="sleep")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: log(trial) == ["a", "b"])
+        child.send_signal(signal.SIGTERM)
+        stdout, _ = child.communicate(timeout=60)
+    assert child.returncode == 20
+    assert json.loads(stdout)["exit_code"] == 20
+    plan(trial, b="ok")
+    ran = run(trial)
+    assert ran.code == 0
+    assert log(trial) == ["a", "b", "b"]
+
+
+def test_a_killed_run_goes_on_where_it_was_and_leaves_nothing_running(trial: House) -> None:
+    configure(trial, stage("a") + stage("b"))
+    plan(trial, b="sleep")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: log(trial) == ["a", "b"])
+        child.kill()
+        child.wait()
+        wait_for(lambda: not with_marker(str(trial.folder / "core")), what="the end of the tree")
+    plan(trial, b="ok")
+    assert run(trial).code == 0
+    assert log(trial) == ["a", "b", "b"]
+
+
+def test_a_second_run_at_the_same_time_is_refused(trial: House) -> None:
+    configure(trial, stage("a"))
+    plan(trial, a="sleep")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: log(trial))
+        ran = run(trial)
+        assert (ran.code, ran.error["code"]) == (1, "SESSION_LOCKED")
+        assert str(child.pid) in ran.error["message"]
+
+
+# Fan-out
+
+ITEMS = '  - {name: each, tool: worker.py, args: ["{item.id}"], retry: {max: 0}, outputs: {made: {path: made.json}},\n'
+ITEMS += "     foreach: {items: list.made, pointer: /items, key: id, after: after, cap: 2%s}, on_item_failure: %s}\n"
+LISTER = """
+def work(task, out, call):
+    (out / "made.json").write_text(Path(call.cwd, "items.json").read_text())
+    return Verdict("done")
+"""
+
+
+def fan_out(house: House, items: list, policy: str = "skip", extra: str = "") -> None:
+    house.tool("lister", LISTER)
+    (house.workspace / "items.json").write_text(json.dumps({"items": items}))
+    listing = "  - {name: list, tool: lister.py, outputs: {made: {path: made.json}}}\n"
+    configure(house, listing + ITEMS % (extra, policy) + stage("z", "inputs: {all: each.*.made}"))
+
+
+CHAIN = [{"id": "p"}, {"id": "q", "after": ["p"]}, {"id": "r", "after": ["q"]}, {"id": "s"}]
+
+
+def test_items_run_in_dependency_order(trial: House) -> None:
+    fan_out(trial, CHAIN)
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    order = log(trial)
+    assert order.index("p") < order.index("q") < order.index("r") < order.index("z")
+    assert len(made(ran, "z")["inputs"]["all"]) == 4
+
+
+def test_skip_goes_on_with_the_rest_blocks_dependents_and_ends_with_12(trial: House) -> None:
+    fan_out(trial, CHAIN)
+    plan(trial, q="fail")
+    ran = run(trial)
+    assert ran.code == 12
+    items = {i["name"]: i["status"] for i in ran.document["stages"][1]["items"]}
+    assert items == {"p": "success", "q": "failure", "r": "blocked", "s": "success"}
+    assert log(trial)[-1] == "z"
+    plan(trial, q="ok")
+    assert run(trial).code == 0
+    assert log(trial).count("p") == 1
+
+
+def test_abort_stops_at_the_first_failure(trial: House) -> None:
+    fan_out(trial, CHAIN, "abort")
+    plan(trial, p="fail")
+    ran = run(trial)
+    assert ran.code == 1
+    assert "q" not in log(trial)
+    assert "z" not in log(trial)
+
+
+def test_ask_waits_for_a_person_and_does_what_they_say(trial: House) -> None:
+    fan_out(trial, CHAIN, "ask")
+    plan(trial, s="fail")
+    first = run(trial)
+    assert first.code == 3
+    assert first.document["waiting"]["choices"] == ["retry", "skip", "abort"]
+    assert "--answer each=" in first.error["hint"]
+    assert run(trial, "--answer", "each=retry").code == 3, "it failed again"
+    ran = run(trial, "--answer", "each=skip")
+    assert ran.code == 12, ran.stderr
+    assert log(trial)[-1] == "z"
+
+
+def test_no_item_at_all_is_fine_and_all_items_failing_is_not(trial: House) -> None:
+    fan_out(trial, [])
+    assert run(trial).code == 0
+
+
+def test_all_items_failing_fails_the_stage_even_with_skip(trial: House) -> None:
+    fan_out(trial, [{"id": "p"}, {"id": "s"}])
+    plan(trial, p="fail", s="fail")
+    assert run(trial).code == 1
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        ([{"id": "p"}, {"id": "p"}], "two items have the key 'p'"),
+        ([{"id": "p", "after": ["x"]}], "waits for 'x', which is not there"),
+        ([{"id": "p", "after": ["q"]}, {"id": "q", "after": ["p"]}], "circle"),
+        ([{"no": "id"}], "no text under 'id'"),
+        ([{"id": str(n)} for n in range(60)], "60 items, at most 50"),
+        ("not a list", "is not a list"),
+        ([{"id": "p", "after": "q"}], "no list under 'after'"),
+    ],
+)
+def test_items_that_cannot_be_run_are_one_error_before_any_of_them_runs(trial: House, items, words: str) -> None:
+    fan_out(trial, items)
+    ran = run(trial)
+    assert ran.code == 1
+    assert words in ran.error["message"]
+    assert log(trial) == []
+
+
+def test_an_item_key_cannot_leave_the_session(trial: House) -> None:
+    fan_out(trial, [{"id": "../../evil"}, {"id": "/abs"}, {"id": "a\nb"}, {"id": "x" * 300}, {"id": "attempt-1"}])
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    folders = [p for p in (trial.session / "trial/stages/02-each").iterdir() if p.is_dir()]
+    assert len(folders) == 5
+    assert not (trial.session / "evil").exists()
+
+
+def test_enough_successes_are_a_success_and_the_stage_is_then_finished_as_a_whole(trial: House) -> None:
+    fan_out(trial, [{"id": "p"}, {"id": "q"}, {"id": "s"}], extra=", min_success: 2")
+    plan(trial, q="fail")
+    first = run(trial)
+    assert first.code == 0, first.stderr
+    assert run(trial).code == 0
+    assert log(trial).count("q") == 1
+    plan(trial, s="fail")
+
+
+def test_a_group_with_too_few_successes_fails(trial: House) -> None:
+    members = "{one: {tool: worker.py, args: [one]}, two: {tool: worker.py, args: [two]}}"
+    configure(trial, f"  - {{name: g, parallel: {{cap: 2, min_success: 2}}, retry: {{max: 0}}, members: {members}}}\n")
+    plan(trial, two="fail")
+    ran = run(trial)
+    assert ran.code == 1
+    assert {i["name"]: i["status"] for i in ran.document["stages"][0]["items"]} == {"one": "success", "two": "failure"}
+
+
+def test_many_at_once_never_exceed_the_cap(trial: House) -> None:
+    body = """
+def work(task, out, call):
+    folder = Path(call.cwd) / "running"
+    folder.mkdir(exist_ok=True)
+    mine = folder / task.item["id"]
+    mine.write_text("")
+    count = len(list(folder.iterdir()))
+    time.sleep(0.1)
+    mine.unlink()
+    (out / "made.json").write_text(str(count))
+    return Verdict("done")
+"""
+    fan_out(trial, [{"id": f"i{n}"} for n in range(12)])
+    trial.tool("worker", body)
+    configure(trial, "  - {name: list, tool: lister.py, outputs: {made: {path: made.json}}}\n" + ITEMS % ("", "skip"))
+    run(trial)
+    counts = [int(p.read_text()) for p in trial.session.glob("artifacts/trial/02-each/*/made.json")]
+    assert len(counts) == 12
+    assert max(counts) == 2
+
+
+# Loops
+
+LOOP = "loops: {again: {to: a, max: 2, then: %s}}\n"
+
+
+@pytest.mark.parametrize(("then", "code", "last"), [("continue", 12, "c"), ("fail", 10, "b"), ("ask", 3, "b")])
+def test_a_loop_is_taken_so_often_and_no_more(trial: House, then: str, code: int, last: str) -> None:
+    configure(trial, stage("a") + stage("b", "on: {needs_revision: again}") + stage("c"), LOOP % then)
+    plan(trial, b="revise")
+    ran = run(trial)
+    assert ran.code == code
+    assert log(trial) == [*["a", "b"] * 3, *(["c"] if last == "c" else [])]
+    assert run(trial).code == code
+    assert log(trial)[:7] == [*["a", "b"] * 3, *(["c"] if last == "c" else [])][:7], "the counter survives"
+
+
+def test_a_loop_hands_its_cause_to_its_target(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "on: {needs_revision: again}"), LOOP % "fail")
+    plan(trial, b="revise ok")
+    ran = run(trial)
+    assert ran.code == 0
+    (told,) = made(ran, "a")["told"]
+    assert "The stage `b` sent the work back to `a`" in told
+    assert "b wants a revision" in told
+    assert (trial.session / "trial/stages/01-a/round-2/attempt-1").is_dir()
+    assert (trial.session / "artifacts/trial/01-a/round-1/made.json").exists(), "earlier rounds stay"
+
+
+def test_a_failure_can_be_routed_to_a_loop_and_is_not_run_again_on_resume(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "on: {failure: again}, retry: {max: 0}") + stage("c"), LOOP % "fail")
+    plan(trial, b="fail ok", c="fail ok")
+    assert run(trial).code == 0
+    assert log(trial) == ["a", "b", "a", "b", "c", "c"]
+    assert run(trial).code == 0
+    assert log(trial) == ["a", "b", "a", "b", "c", "c"]
+
+
+def test_a_person_can_allow_a_loop_another_round_or_end_it(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "on: {needs_revision: again}") + stage("c"), LOOP % "ask")
+    plan(trial, b="revise")
+    assert run(trial).code == 3
+    assert log(trial).count("a") == 3
+    assert run(trial, "--answer", "b=again").code == 3
+    assert log(trial).count("a") == 4
+    ran = run(trial, "--answer", "b=continue")
+    assert ran.code == 12
+    assert log(trial).count("a") == 4
+    assert log(trial)[-1] == "c"
+
+
+def test_a_loop_that_was_cut_off_by_kill_9_is_not_counted_twice(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "on: {needs_revision: again}"), LOOP % "fail")
+    plan(trial, a="ok sleep ok", b="revise ok")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: log(trial) == ["a", "b", "a"])
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        wait_for(lambda: not with_marker(str(trial.folder / "core")), what="the end of the tree")
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    assert log(trial) == ["a", "b", "a", "a", "b"]
+    assert [p.name for p in (trial.session / "trial/loops").glob("*.json")] == ["again-1.json"]
+
+
+# Depth, stopping, layers
+
+
+def test_a_stack_that_cannot_fit_is_refused_before_it_starts(trial: House) -> None:
+    configure(trial, stage("a"))
+    ran = run(trial, "--max-depth", "1")
+    assert (ran.code, ran.error["code"]) == (2, "DEPTH_EXCEEDED")
+    assert log(trial) == []
+
+
+@pytest.mark.parametrize("victim", ["executor", "orchestrator"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["TERM", "KILL"])
+def test_whichever_process_of_the_tree_is_stopped_nothing_below_it_keeps_running(trial: House, victim, number) -> None:
+    marker = f"sleep 985{os.getpid()}"
+    trial.tool(
+        "sleeper",
+        f'''
+def work(task, out, call):
+    from lib import process
+    import os
+    process.run_command(["sh", "-c", "{marker} & setsid {marker} & {marker}"], env=dict(os.environ))
+    return Verdict("done")
+''',
+    )
+    configure(trial, "  - {name: a, tool: sleeper.py, retry: {max: 0}}\n")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: len(with_marker(marker)) >= 4, what="the sleepers")
+        executor = next(p for p in with_marker("core/sleeper.py") if str(trial.folder) in _line(p))
+        os.kill(executor if victim == "executor" else child.pid, number)
+        child.wait(timeout=60)
+        wait_for(lambda: not with_marker(marker), what="the end of the sleepers")
+        wait_for(lambda: not alive(executor), what="the end of the executor")
+
+
+def _line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def test_a_parallel_group_is_stopped_whole(trial: House) -> None:
+    members = ", ".join(f"m{n}: {{tool: worker.py, args: [m{n}]}}" for n in range(4))
+    configure(trial, f"  - {{name: g, parallel: {{cap: 4}}, members: {{{members}}}}}\n")
+    plan(trial, **{f"m{n}": "sleep" for n in range(4)})
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: len(log(trial)) == 4)
+        child.send_signal(signal.SIGINT)
+        child.wait(timeout=60)
+    assert child.returncode == 20
+    assert with_marker(str(trial.folder / "core")) == []
