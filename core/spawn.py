@@ -314,7 +314,7 @@ def allow_rules(request: Request) -> list[str]:
 
 def note(message: Any, transcript: Any) -> None:
     """Every message as a line, as it comes: an answer that was paid for is on disk before it is judged."""
-    line = {"type": type(message).__name__, **dataclasses.asdict(message)}
+    line: Json = {"type": type(message).__name__, **dataclasses.asdict(message)}
     if line.get("subtype") == "init":  # the rest of it is a list of this machine's commands, sockets and folders
         line["data"] = {key: line["data"].get(key) for key in INIT_KEYS}
     transcript.write(redact.redact(json.dumps(line, default=str, ensure_ascii=False)) + "\n")
