@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks, cli, executor, files
+from lib import checks, cli, executor, files, snapshot
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.task import Task
@@ -41,7 +41,9 @@ def main(call: Call) -> Json:
         files.write_json(out / "verification-results.json", results)
         failed = [r for r in records if not r["passed"] and r["blocking"]]
         reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}" for r in failed)
-        return {"verdict": "failed" if failed else "done", "reason": reason, "results": results}
+        # What was judged is the folder as it stands: once that changes, this judgement is no longer worth anything.
+        judged = snapshot.state(call.cwd, exclude=(call.session.folder,))
+        return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
 
     task = executor.read_task(call, Task(action="CHECK"))
     return executor.run_function(call, "check", task, judge)

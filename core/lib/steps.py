@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lib import agents, config, files, process
+from lib import agents, config, files, process, snapshot
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json
 from lib.healing import HOPELESS
@@ -112,6 +112,8 @@ class Finished:
         return outcome if self._still_there(outcome) else None
 
     def _still_there(self, outcome: Json) -> bool:
+        if "judged" in outcome and outcome["judged"] != snapshot.state(self.cwd, exclude=(self.session.folder,)):
+            return False
         for entry in outcome.get("outputs", []):
             root = self.session.folder if entry["in"] == "session" else self.cwd
             path = root / entry["path"]

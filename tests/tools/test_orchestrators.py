@@ -231,6 +231,16 @@ def test_a_changed_file_of_the_workspace_reruns_what_reads_it(trial: House) -> N
     assert log(trial) == ["a", "b", "a"]
 
 
+def test_a_check_judges_the_folder_as_it_is_now(trial: House) -> None:
+    (trial.workspace / "checks.yaml").write_text("version: 1\nchecks: {good: {command: test ! -f bad}}\n")
+    configure(trial, "  - {name: a, tool: check.py, args: [good], retry: {max: 0}}\n")
+    flags = ("--checks", str(trial.workspace / "checks.yaml"))
+    assert run(trial, *flags).code == 0
+    assert run(trial, *flags).document["stages"][0]["skipped"]
+    (trial.workspace / "bad").write_text("x")
+    assert run(trial, *flags).code == 1, "an old judgement does not speak for a changed folder"
+
+
 def test_an_interrupted_run_goes_on_where_it_was(trial: House) -> None:
     configure(trial, stage("a") + stage("b"))
     plan(trial, b="sleep")
