@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from lib import agents, cli, executor
 from lib.cli import Call, Tool
@@ -25,16 +26,16 @@ TOOL = Tool(
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agent", metavar="NAME", help="a definition: prompts/*/NAME.md")
-    parser.add_argument("action", metavar="ACTION", nargs="?", default="", help="one of the definition's actions")
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="what it is about: a path, a topic")
-    parser.add_argument("extra", metavar="EXTRA", nargs="*", help="further words for the agent")
+    parser.add_argument("words", metavar="[ACTION] [TARGET] EXTRA", nargs="*", help="what to do (in capitals), and to what")
     executor.arguments(parser)
 
 
 def main(call: Call) -> Json:
-    options = call.options
-    agent = agents.load(options.agent)
-    task = Task(action=options.action, target=options.target, extra=tuple(options.extra))
+    agent = agents.load(call.options.agent)
+    words: list[str] = call.options.words
+    has_action = bool(words) and (words[0] in ("", *agent.actions) or re.fullmatch(r"[A-Z][A-Z0-9_]*", words[0]) is not None)
+    action, rest = (words[0], words[1:]) if has_action else ("", words)
+    task = Task(action=action, target=rest[0] if rest else "", extra=tuple(rest[1:]))
     return executor.run_agent(call, agent, executor.read_task(call, task))
 
 

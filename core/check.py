@@ -40,13 +40,13 @@ def main(call: Call) -> Json:
         results = checks.summary(records)
         files.write_json(out / "verification-results.json", results)
         failed = [r for r in records if not r["passed"] and r["blocking"]]
-        reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}" for r in failed)
+        reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}; it ends: {r['tail']}" for r in failed)
         # What was judged is the folder as it stands: once that changes, this judgement is no longer worth anything.
         judged = snapshot.state(call.cwd, exclude=(call.session.folder,))
         return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
 
     task = executor.read_task(call, Task(action="CHECK"))
-    return executor.run_function(call, "check", task, judge)
+    return executor.run_function(call, "check", task, judge, clock=False)  # every check has its own
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestrator_file, stages
+from lib import agents, cli, orchestrator_file, stages
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -30,6 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(call: Call) -> Json:
     chosen = orchestrator_file.load("oresearch", call.options.modifier)
+    for domain in call.options.domains.split(","):
+        agents.find(f"researcher-{domain.strip()}")
     params = {"topic": call.options.topic, "domains": call.options.domains}
     return stages.run(call, chosen, params, topic=call.options.topic)
 

@@ -12,7 +12,7 @@ import argparse
 
 from lib import cli, orchestrator_file, stages
 from lib.cli import Call, Tool
-from lib.contract import Json
+from lib.contract import Json, usage
 
 TOOL = Tool(
     "ospec",
@@ -25,12 +25,14 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("modifier", choices=("full", "lean", "leanest"), help="how many of the stages to run")
     parser.add_argument("target", metavar="TARGET", help="the specification; full writes it first")
-    parser.add_argument("--request", metavar="TEXT", default="none", help="full: what the specification is to be about")
+    parser.add_argument("--request", metavar="TEXT", help="full: what the specification is to be about, if it is not written yet")
     stages.arguments(parser, modifier=False)
 
 
 def main(call: Call) -> Json:
     options = call.options
+    if options.modifier == "full" and not options.request and not (call.cwd / options.target).is_file():
+        usage(f"there is no {options.target} yet, and nothing to write it from", '--request "what it is to be about"')
     chosen = orchestrator_file.load("ospec", options.modifier)
     return stages.run(call, chosen, {"target": options.target, "request": options.request}, topic=options.target)
 

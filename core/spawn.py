@@ -25,7 +25,7 @@ from lib import agents, cli, config, files, grant, observability, process, redac
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
-from lib.drivers.conversation import Conversation, end_cli, hear, to_answer
+from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer
 from lib.drivers.replay import replay
 from lib.snapshot import Snapshot
 
@@ -62,6 +62,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--step", help=argparse.SUPPRESS)
     add("--attempt-dir", help=argparse.SUPPRESS)
     add("--write-dir", action="append", default=[], help=argparse.SUPPRESS)
+    add("--write-glob", action="append", default=[], help=argparse.SUPPRESS)
+    add("--disallowed-tools", metavar="LIST", default="", help="comma list of tools or rules that are denied in any mode")
     add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
 
 
@@ -97,7 +99,7 @@ def main(call: Call) -> Json:
         "artifacts": [c.document() for c in changes if c.kind != "folder"],
         "depth": call.depth.current + 1,
         "max_depth": call.depth.maximum,
-        "confinement": confinement(tools),
+        "confinement": confinement(request),
         "grant": json.loads(request.env[grant.GRANT_VARIABLE]),
         "trace_id": call.trace_id,
         "session_dir": str(call.session.folder),
@@ -135,9 +137,12 @@ def read_tools(call: Call) -> tuple[str, ...]:
         call.grant,
         tools=tools,
         permission_mode=call.options.permission_mode,
-        folders=tuple(Path(d) for d in (*call.options.add_dir, *call.options.write_dir)),
+        folders=tuple(Path(d) for d in (*call.options.add_dir, *call.options.write_dir, *call.options.read_dir)),
         max_budget_usd=call.options.max_budget_usd,
+        inherit_settings=call.options.inherit_settings,
     )
+    if call.grant and call.options.max_budget_usd is None:
+        call.options.max_budget_usd = call.grant.max_budget_usd  # leaving a cap out does not lift it
     return tools
 
 
@@ -164,6 +169,7 @@ def make_request(
         options.permission_mode,
         tuple(str(p.resolve()) for p in {call.cwd, *added, *write_dirs, call.session.folder}),
         options.max_budget_usd,
+        options.inherit_settings,
     )
     milliseconds = str(int(options.timeout * 1000))
     # Whether a very large prompt fits is the model's to say; the CLI's own guess would refuse it unasked.
@@ -191,6 +197,8 @@ def make_request(
         session=call.session.folder,
         attempt=attempt.folder,
         write_dirs=write_dirs,
+        write_globs=tuple(options.write_glob),
+        disallowed_tools=agents.split_rules(options.disallowed_tools),
         read_dirs=read_dirs,
         env=env,
         timeout_seconds=options.timeout,
@@ -203,11 +211,16 @@ def make_request(
     )
 
 
+def unconfined(request: Request) -> bool:
+    """Whether writes could go past the rules for file tools: through Bash, a wide mode, or settings of the folder."""
+    wide = request.permission_mode not in ("plan", "default", "dontAsk")
+    return wide or request.inherit_settings or any(grant.tool_name(t) in UNCONFINED_TOOLS for t in request.tools)
+
+
 def watched(request: Request) -> dict[str, Path]:
     """The folders whose changes are this agent's. Where Bash could write anywhere, the working folder is watched too."""
     folders: dict[str, Path] = {"out": request.out}
-    unconfined = any(grant.tool_name(t) in UNCONFINED_TOOLS for t in request.tools)
-    if request.cwd in request.write_dirs or unconfined:
+    if request.cwd in request.write_dirs or unconfined(request):
         folders["workspace"] = request.cwd
     for folder in request.write_dirs:
         if folder not in folders.values():
@@ -215,9 +228,9 @@ def watched(request: Request) -> dict[str, Path]:
     return folders
 
 
-def confinement(tools: tuple[str, ...]) -> str:
-    names = {grant.tool_name(t) for t in tools}
-    if names & set(UNCONFINED_TOOLS):
+def confinement(request: Request) -> str:
+    names = {grant.tool_name(t) for t in request.tools}
+    if unconfined(request):
         return "none"
     return "folders" if names & set(WRITE_TOOLS) else "read-only"
 
@@ -241,6 +254,7 @@ def live(request: Request) -> Answer:
     finally:
         process.stop_softly = None
     if process.stopping.is_set():
+        keep_text(talk)
         raise Interrupted()
     return to_answer(talk)
 
@@ -257,6 +271,7 @@ async def converse(talk: Conversation) -> None:
             system_prompt=cast(Any, {"type": "file", "path": str(system_file)}) if request.system_prompt else None,
             tools=sorted({grant.tool_name(t) for t in request.tools}),
             allowed_tools=allow_rules(request),
+            disallowed_tools=list(request.disallowed_tools),
             permission_mode=cast(Any, request.permission_mode),
             cwd=request.cwd,
             add_dirs=[*request.read_dirs, *(d for d in request.write_dirs if d != request.cwd)],
@@ -306,7 +321,8 @@ def allow_rules(request: Request) -> list[str]:
     rules: list[str] = []
     for rule in request.tools:
         if rule in WRITE_TOOLS:
-            rules += [f"Edit(/{folder}/**)" for folder in request.write_dirs]
+            rules += [f"Edit(/{folder}/**)" for folder in request.write_dirs if folder != request.cwd or not request.write_globs]
+            rules += [f"Edit(/{request.cwd}/{glob})" for glob in request.write_globs]
         elif rule not in ("Read", "Glob", "Grep"):
             rules.append(rule)
     return sorted(set(rules))

@@ -12,7 +12,7 @@ import argparse
 
 from lib import agents, cli, executor
 from lib.cli import Call, Tool
-from lib.contract import Json
+from lib.contract import Json, usage
 from lib.task import Task
 
 TOOL = Tool(
@@ -33,6 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(call: Call) -> Json:
     stage = call.options.stage
+    if stage != "CREATE" and not (call.cwd / call.options.target).is_file():
+        usage(f"there is no specification {call.options.target!r} in {call.cwd}", "CREATE writes one")
     agent = agents.load(f"spec-{stage.lower().replace('_', '-')}")
     task = Task(action=stage, target=call.options.target, extra=tuple(call.options.extra))
     return executor.run_agent(call, agent, executor.read_task(call, task))

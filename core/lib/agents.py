@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from lib import config, files
-from lib.contract import HOUSE, Json, StrataError
+from lib import config, files, schemas
+from lib.contract import HOUSE, Json, StrataError, nearest
 from lib.task import Output
 
 PROMPTS = HOUSE / "prompts"
@@ -47,6 +46,12 @@ _PATH_IN_PROSE = re.compile(r"(?<![\w.])(?:/(?:home|Users|tmp|etc|var|usr|opt|ro
 
 
 @dataclass(frozen=True)
+class Input:
+    about: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
 class Agent:
     name: str
     file: Path
@@ -55,7 +60,7 @@ class Agent:
     tools: tuple[str, ...]
     tier: str
     actions: tuple[str, ...] = ()
-    inputs: dict[str, str] = field(default_factory=dict[str, str])
+    inputs: dict[str, Input] = field(default_factory=dict[str, "Input"])
     outputs: tuple[Output, ...] = ()
     structured: str = ""
     completion: str = "stage"
@@ -64,9 +69,17 @@ class Agent:
     permission_mode: str = "dontAsk"
     max_turns: int | None = None
 
+    disallowed: tuple[str, ...] = ()
+
     @property
     def fingerprint(self) -> str:
-        return files.digest([self.name, self.system_prompt, self.tools, self.tier, [o.document() for o in self.outputs]])
+        """Of all that makes it this agent: its whole file, and the schemas its outputs must match."""
+        used = [schemas.load(o.schema) for o in self.outputs if o.schema]
+        return files.digest([files.sha256(self.file), used])
+
+    @property
+    def required_inputs(self) -> list[str]:
+        return [name for name, given in self.inputs.items() if not given.optional]
 
 
 def split_rules(text: str) -> tuple[str, ...]:
@@ -79,9 +92,7 @@ def check_tools(rules: tuple[str, ...], where: str) -> None:
     for rule in rules:
         name = rule.partition("(")[0].strip()
         if name not in KNOWN_TOOLS:
-            near = difflib.get_close_matches(name, KNOWN_TOOLS, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"the tools are: {', '.join(KNOWN_TOOLS)}"
-            raise StrataError("UNKNOWN_AGENT_TOOL", f"{where}: there is no tool {name!r}", hint)
+            raise StrataError("UNKNOWN_AGENT_TOOL", f"{where}: there is no tool {name!r}", nearest(name, KNOWN_TOOLS))
 
 
 def find(name: str) -> Path:
@@ -91,10 +102,8 @@ def find(name: str) -> Path:
     if matches:
         places = ", ".join(str(p.relative_to(PROMPTS)) for p in matches)
         raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {places}", "rename one")
-    known = sorted(p.stem for p in PROMPTS.glob("*/*.md"))
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"the agents are: {', '.join(known)}"
-    raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r} under prompts/", hint)
+    known = [p.stem for p in PROMPTS.glob("*/*.md")]
+    raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r} under prompts/", nearest(name, known))
 
 
 @cache
@@ -119,13 +128,14 @@ def load(name: str) -> Agent:
 def _agent(file: Path, data: Json, system_prompt: str, document: config.Document) -> Agent:
     strata: Json = data.get("strata", {})
     rules = split_rules(data.get("tools", ""))
-    gone = set(split_rules(data.get("disallowedTools", "")))
-    check_tools((*rules, *gone), str(file))
+    disallowed = split_rules(data.get("disallowedTools", ""))
+    check_tools((*rules, *disallowed), str(file))
     if not system_prompt:
         raise config.ConfigError(file, 0, "the system prompt is empty", "say who the agent is and how it works")
     path = _PATH_IN_PROSE.search(system_prompt)
     if path:
-        line = file.read_text(encoding="utf-8")[: file.read_text(encoding="utf-8").index(path[0])].count("\n") + 1
+        whole = file.read_text(encoding="utf-8")
+        line = whole[: whole.index(path[0])].count("\n") + 1
         raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
     outputs = tuple(Output.read(name, spec) for name, spec in strata.get("outputs", {}).items())
     structured = strata.get("structured", "")
@@ -138,10 +148,11 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         file=file,
         description=data["description"],
         system_prompt=system_prompt,
-        tools=tuple(r for r in rules if r not in gone and r.partition("(")[0] not in gone),
+        tools=rules,
+        disallowed=disallowed,
         tier=strata.get("tier") or words.get(data.get("model", ""), "medium-tier"),
         actions=tuple(strata.get("actions", ())),
-        inputs=dict(strata.get("inputs", {})),
+        inputs={name: _input(spec) for name, spec in strata.get("inputs", {}).items()},
         outputs=outputs,
         structured=structured,
         completion=strata.get("completion", "stage"),
@@ -152,9 +163,18 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
     )
 
 
-def can_write_workspace(agent: Agent) -> bool:
+def _input(spec: Any) -> Input:
+    if isinstance(spec, str):
+        return Input(spec)
+    fields = cast(Json, spec)
+    return Input(fields.get("about", ""), fields.get("optional", False))
+
+
+def writes_by_rule(agent: Agent) -> bool:
+    """Whether its file tools are let into the working folder."""
     return bool(agent.scope) or any(o.place == "workspace" for o in agent.outputs)
 
 
-def brief(agent: Agent) -> dict[str, Any]:
-    return {"name": agent.name, "description": agent.description, "tools": list(agent.tools), "tier": agent.tier}
+def can_write_workspace(agent: Agent) -> bool:
+    """Whether it could change the working folder at all: by its rules, or through a shell that knows none."""
+    return writes_by_rule(agent) or "Bash" in agent.tools

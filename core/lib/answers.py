@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from lib import cli, files, schemas
 from lib.contract import Json, usage
 from lib.orchestration import Orchestration
 from lib.session import now
+
+DECISIONS = ("retry", "skip", "abort", "again", "continue", "fail")  # about failed items, and about a used-up loop
 
 
 @dataclass(frozen=True)
@@ -33,29 +37,30 @@ class Answers:
             except ValueError:
                 answer = raw.strip()
             ask = known[name].ask
-            if ask and ask.answer_schema:
-                wrong = schemas.describe(answer, schemas.load(ask.answer_schema))
-                if wrong:
-                    usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")
+            wrong = schemas.describe(answer, schemas.load(ask.answer_schema)) if ask and ask.answer_schema else []
+            if ask and wrong:
+                usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")
+            elif not ask and answer not in DECISIONS:
+                usage(f"{name} can be answered with {', '.join(DECISIONS)}, not with {answer!r}")
             self._keep(name, {"answer": answer, "by": getpass.getuser(), "at": now()})
 
-    def take(self, stage: str, wanted: tuple[Any, ...] | None = None) -> Json | None:
-        """The answer that waits for `stage`, once. With `wanted`, only if it is one of these words."""
+    def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
+        """The answer that waits for `stage`, once; with `wanted`, only if it is one of these words. What follows from it is
+        kept before it is taken: a crash in between asks for nothing twice."""
         path = self.folder / f"{stage}.json"
         if not path.exists():
             return None
         record = files.read_json(path)
         if wanted is not None and record["answer"] not in wanted:
             return None
+        keep(record)
         number = 1 + len(list(self.folder.glob(f"{stage}.taken-*.json")))
         path.replace(self.folder / f"{stage}.taken-{number}.json")
         return record
 
     def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
         """A lasting decision for this occasion: a new answer, or the one taken for it in an earlier run."""
-        record = self.take(stage, choices)
-        if record:
-            self._keep(f"{stage}.{occasion}", record)
+        self.take(stage, lambda record: self._keep(f"{stage}.{occasion}", record), choices)
         kept = self.folder / f"{stage}.{occasion}.json"
         return str(files.read_json(kept)["answer"]) if kept.exists() else ""
 
@@ -63,14 +68,13 @@ class Answers:
         """Further rounds a person allowed to a loop. A new permission is taken only when the earlier ones are used up."""
         path = self.folder / f"{stage}.{loop}.rounds.json"
         rounds = int(files.read_json(path)["rounds"]) if path.exists() else 0
-        if used_up and self.take(stage, ("again",)):
-            rounds += 1
-            files.write_json(path, {"rounds": rounds})
+        if used_up and self.take(stage, lambda record: files.write_json(path, {"rounds": rounds + 1}), ("again",)):
+            return rounds + 1
         return rounds
 
     def question(self, stage: str, text: str, choices: tuple[str, ...] = ()) -> Json:
-        shown = "|".join(choices) or "@answer.json"
-        command = f"--session-dir {self.session} --answer {stage}={shown}"
+        shown = choices[0] if choices else "@answer.json"
+        command = f"--session-dir {shlex.quote(str(self.session))} --answer {stage}={shown}"
         return {"stage": stage, "question": text, "choices": list(choices), "answer_with": command}
 
     def _keep(self, name: str, record: Json) -> None:

@@ -102,6 +102,8 @@ def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -
         return _pytest(exit_code, text)
     if check.parser == "junit":
         return _junit(exit_code, report)
+    if exit_code == 0 and re.search(r"No Python files found|No source files found|no files to check", text, re.I):
+        return 1, "it found no file to check"
     if check.parser == "ruff":
         found = re.search(r"Found (\d+) errors?", text)
         return (int(found[1]), "") if found and exit_code else (int(exit_code != 0), "")
@@ -116,7 +118,9 @@ def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -
 def _pytest(exit_code: int, text: str) -> tuple[int, str]:
     if exit_code == 5 or "no tests ran" in text:
         return 1, "no test ran"
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)", text)}
+    # Only the last summary line is pytest's own; a test may print anything above it.
+    ends = [line for line in text.splitlines() if re.search(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+", line)]
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)", ends[-1] if ends else "")}
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
     if exit_code != 0:
         return max(failed, 1), "" if failed else f"pytest ended with {exit_code}"
@@ -130,7 +134,10 @@ def _junit(exit_code: int, report: Path | None) -> tuple[int, str]:
     except (OSError, ElementTree.ParseError) as error:
         return 1, f"no readable JUnit report: {error}"
     suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
-    total = {k: sum(int(s.get(k) or 0) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
+    try:
+        total = {k: sum(int(s.get(k) or 0) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
+    except ValueError as error:
+        return 1, f"no readable JUnit report: {error}"
     if total["tests"] - total["skipped"] <= 0:
         return 1, "no test ran"
     return max(total["failures"] + total["errors"], int(exit_code != 0)), f"{total['tests']} tests"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lib import depth as depths
-from lib import grant, keeper, observability, printing, process
+from lib import grant, keeper, observability, printing, process, signals
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.redact import redact
 from lib.session import SESSION_VARIABLE, Session, open_session
 
 DRIVERS = ("live", "replay", "record")
@@ -68,6 +69,7 @@ class Call:
         self.label = label
         self.trace_id = observability.propagate_trace_id(self._session.folder)
         os.environ[SESSION_VARIABLE] = str(self._session.folder)
+        signals.clear(self._session.folder, LAYER_NAMES[self.tool.layer], label)  # an old run's word is not this one's
         self.report("started")
         return self._session
 
@@ -156,8 +158,10 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
 
 def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json]) -> NoReturn:
     """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process."""
+    _open_missing_streams()
     keeper.become_subreaper()
-    _install_signals(tool.layer)
+    process.inherit_lock()
+    _install_signals()
     keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
     call: Call | None = None
     try:
@@ -167,8 +171,6 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
         document = main(call)
     except StrataError as error:
         document = error_document(tool, error)
-    except KeyboardInterrupt:
-        document = error_document(tool, Interrupted())
     except OSError as error:
         document = error_document(tool, _system_error(error))
     except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
@@ -181,7 +183,6 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     printing.document(document, _format(call))
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
-    sys.stdout.flush()
     sys.exit(int(code))
 
 
@@ -215,7 +216,14 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
     )
 
 
-def _install_signals(layer: int) -> None:
+def _open_missing_streams() -> None:
+    """Started with a closed stdout or stderr, a tool still works; there is only nobody to hear it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+
+
+def _install_signals() -> None:
     asked = 0.0
 
     def handler(number: int, _frame: object) -> None:
@@ -234,7 +242,8 @@ def _install_signals(layer: int) -> None:
         raise Interrupted(f"stopped by {signal.Signals(number).name}")
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, handler)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
+            signal.signal(number, handler)
 
 
 def _parent_is_gone(layer: int) -> None:
@@ -251,7 +260,7 @@ def _system_error(error: OSError) -> StrataError:
 
 
 def _unexpected(error: Exception, call: Call | None) -> StrataError:
-    text = "".join(traceback.format_exception(error))
+    text = redact("".join(traceback.format_exception(error)))
     folder = call.session_dir if call else None
     if folder:
         log = folder / "strata.log"
@@ -267,25 +276,22 @@ def _unexpected(error: Exception, call: Call | None) -> StrataError:
 
 def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
     """The signal and the last live-report line of this tool, on success and on failure alike."""
-    status = {ExitCode.SUCCESS: "success", ExitCode.NEEDS_REFINEMENT: "needs-refinement"}.get(code, "fail")
-    if code == ExitCode.PARTIAL_SUCCESS:
-        status = "success"  # the work is there; how much of it, the manifest tells
-    elif code == ExitCode.NEEDS_ESCALATION:
-        status = "needs-refinement"
+    asking = (ExitCode.NEEDS_REFINEMENT, ExitCode.NEEDS_ESCALATION, ExitCode.HUMAN_INPUT)
+    done = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)  # of a part, the manifest tells how much
+    status = "success" if code in done else ("needs-refinement" if code in asking else "fail")
     error = document.get("error")
     try:
         call.report(STATUS[code], {"code": error["code"]} if error else None)
-        if code != ExitCode.HUMAN_INPUT:
-            observability.signal_completion(
-                call.session_dir,
-                LAYER_NAMES[call.tool.layer],
-                call.label,
-                status,
-                call.artifact,
-                call.trace_id,
-                call.timer.elapsed_seconds(),
-            )
-    except OSError as problem:  # a full disk must not hide how the tool itself ended
+        observability.signal_completion(
+            call.session_dir,
+            LAYER_NAMES[call.tool.layer],
+            call.label,
+            status,
+            call.artifact,
+            call.trace_id,
+            call.timer.elapsed_seconds(),
+        )
+    except (OSError, StrataError) as problem:  # a full disk must not hide how the tool itself ended
         observability.emit_event("monitor", call.label, "signal-not-written", detail=str(problem))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import yaml
 
 from lib import schemas
-from lib.contract import HOUSE, Json, StrataError
+from lib.contract import HOUSE, Json, StrataError, nearest
 
 CONFIG = HOUSE / "config"
 
@@ -48,13 +48,15 @@ class Document:
         except yaml.MarkedYAMLError as error:
             line = first_line + (error.problem_mark.line if error.problem_mark else 0)
             raise ConfigError(file, line, f"not valid YAML: {error.problem or error}") from None
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise ConfigError(file, 0, f"not valid YAML: {error}") from None
 
     def _no_duplicates(self, node: Any) -> None:
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise ConfigError(self.file, self.first_line + key.start_mark.line, "a key must be a plain word")
                 if key.value in seen:
                     raise ConfigError(self.file, self.first_line + key.start_mark.line, f"the key {key.value!r} stands twice")
                 seen.add(key.value)
@@ -100,9 +102,13 @@ def read(file: Path) -> Document:
 @cache
 def model_id(tier: str) -> str:
     """A tier's model from config/models.yaml; anything that is not a tier is a model id and passes through."""
-    tiers = read(CONFIG / "models.yaml").data.get("tiers", {})
-    if tier in tiers:
-        return str(tiers[tier])
-    if tier.endswith("-tier"):
-        raise StrataError("UNKNOWN_MODEL", f"there is no tier {tier!r}", f"the tiers are: {', '.join(tiers)}")
-    return tier
+    if not tier.endswith("-tier"):
+        return tier
+    document = read(CONFIG / "models.yaml")
+    tiers: Any = cast(Json, document.data).get("tiers") if hasattr(document.data, "get") else None
+    if not isinstance(tiers, dict) or not all(isinstance(v, str) for v in cast(Json, tiers).values()):
+        document.check("models")  # only where something looks wrong: reading a schema costs more than reading the tiers
+    known = cast(dict[str, str], tiers)
+    if tier not in known:
+        raise StrataError("UNKNOWN_MODEL", f"there is no tier {tier!r}", nearest(tier, known))
+    return known[tier]

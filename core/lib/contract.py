@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,9 +13,6 @@ Json = dict[str, Any]
 
 CORE = Path(__file__).resolve().parent.parent
 HOUSE = CORE.parent
-
-# The inline block of every tool; a test keeps the tools equal to it and to each other.
-ENVIRONMENT_PREFIX = "AGENTIC_"
 
 
 class ExitCode(IntEnum):
@@ -69,6 +68,13 @@ class StrataError(Exception):
 class Interrupted(StrataError):  # noqa: N818 - a role, like KeyboardInterrupt, not a fault
     def __init__(self, message: str = "interrupted") -> None:
         super().__init__("INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED)
+
+
+def nearest(word: str, known: Iterable[str], label: str = "there are") -> str:
+    """The hint for a name that is not known: the one that was probably meant, or all there are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"{label}: {', '.join(names) or 'none'}"
 
 
 def usage(message: str, hint: str = "") -> NoReturn:

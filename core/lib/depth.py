@@ -45,6 +45,6 @@ def _variable(name: str, least: int) -> int | None:
     text = os.environ.get(name)
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit() or int(text) < least:
+    if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < least:
         raise StrataError("BAD_ENVIRONMENT", f"{name} must be a whole number of at least {least}, not {text!r}", "unset it")
     return int(text)

@@ -7,13 +7,15 @@ in the same outcome, so an orchestrator cannot tell them apart.
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
-from lib import agents, checks, cli, files, grant, healing, schemas, verify
+from lib import checks, cli, files, grant, healing, schemas, scope, verify
 from lib.agents import Agent
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
@@ -22,6 +24,8 @@ from lib.session import Step, bare_step
 from lib.task import Output, Task, compose
 from lib.verify import Verdict
 from lib.work import Try, Work, conclude
+
+REPAIR_TIER = "low-tier"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
     add("--permission-mode", choices=grant.PERMISSION_MODES, help="instead of the definition's")
+    add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
     add("--step", help=argparse.SUPPRESS)
     add("--task", metavar="FILE", help=argparse.SUPPRESS)
 
@@ -53,7 +58,7 @@ def read_task(call: Call, task: Task) -> Task:
 
 def _paths(inputs: dict[str, str]) -> dict[str, str]:
     """An input that names a file is given to the agent as a full path: it may work in another folder."""
-    return {name: str(Path(value).absolute()) if Path(value).exists() else value for name, value in inputs.items()}
+    return {name: str(Path(value).absolute()) if files.exists(value) else value for name, value in inputs.items()}
 
 
 def _read_output(text: str) -> Output:
@@ -72,31 +77,32 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     call.open_session(f"{agent.name}-{task.target}" if task.target else agent.name, step.slug)
     chosen = _definition_checks(call, agent)
     context: list[Path] = []
+    reads: list[Path] = [Path(p) for p in call.options.read_dir]
     tries = 0
     while True:
-        with Try.begin(call, task, step, "heal" if tries else task.kind, agent.name) as this:
-            work = _judge(this, agent, chosen, _ask(this, agent, context, heal=tries))
+        with Try.begin(call, task, step, "heal" if tries else task.kind, agent) as this:
+            work = _judge(this, agent, chosen, _ask(this, agent, context, reads, heal=tries))
             tries += 1
             heal = healing.can_heal(call, work, tries)
             repair = bool(agent.structured) and work.code in healing.REPAIRABLE
-            if call.options.self_heal and not heal and not repair and work.exit_code == ExitCode.FAILURE and work.wrong:
+            if not heal and not repair and healing.must_ask_parent(call, work):
                 work = healing.ask_parent(this, work, tries)
             document = this.end(work)
-        if repair and (repaired := _repair(this, agent, work)):
+        if repair and (repaired := _repair(this, agent, chosen, work)):
             return repaired
         if not heal:
             return document
-        context = [healing.feedback(this, work)]
+        context, reads = [healing.feedback(this, work)], [this.attempt.out]
         call.report("healing", {"attempt": tries + 1, "because": work.wrong[:3]})
 
 
-def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Path], Verdict | Json]) -> Json:
+def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Path], Verdict | Json], clock: bool = True) -> Json:
     """The life of an executor that needs no model. The function writes its outputs below the folder it is given and
     returns a verdict, or a document with `verdict` in it."""
     step = _step(call, name)
     call.open_session(name, step.slug)
     with Try.begin(call, task, step, task.kind) as this:
-        with _clock(call.options.timeout):
+        with _clock(call.options.timeout if clock else 0):
             answer = function(task, this.attempt.out)
         said = answer if isinstance(answer, dict) else {}
         verdict = verify.structured_verdict(said) if isinstance(answer, dict) else answer
@@ -126,7 +132,7 @@ def _prepare(agent: Agent, task: Task) -> Task:
     """The task with the definition's own outputs in it, checked before anything is spent."""
     if agent.actions and task.action not in agent.actions:
         usage(f"{agent.name} does not know the action {task.action or '(none)'!r}", f"it knows: {', '.join(agent.actions)}")
-    missing = [name for name in agent.inputs if name not in task.inputs and not agent.inputs[name].startswith("optional")]
+    missing = [name for name in agent.required_inputs if name not in task.inputs]
     if missing:
         flags = " ".join(f"--input {name}=…" for name in missing)
         raise StrataError("MISSING_INPUT", f"{agent.name} needs the input {', '.join(missing)}", f"add {flags}")
@@ -144,7 +150,7 @@ def _definition_checks(call: Call, agent: Agent) -> list[checks.Check]:
     return checks.choose(checks.load(path), list(agent.checks), str(path))
 
 
-def _ask(this: Try, agent: Agent, context: list[Path], heal: int) -> ToolResult:
+def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int) -> ToolResult:
     call, task, options = this.call, this.task, this.call.options
     prompt = compose(agent.name, task, this.attempt.out, call.cwd, agent.completion, agent.structured)
     system = this.attempt.folder / "system.md"
@@ -153,10 +159,14 @@ def _ask(this: Try, agent: Agent, context: list[Path], heal: int) -> ToolResult:
     if call.grant and grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode):
         raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
     flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
-    if agents.can_write_workspace(agent) or any(o.place == "workspace" for o in task.outputs):
+    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
+    if agent.scope or own:
         flags += ["--write-dir", str(call.cwd)]
-    for folder in sorted(_input_folders(task, call.cwd)):
+    for glob in (*agent.scope, *own):
+        flags += ["--write-glob", glob]
+    for folder in sorted({*_input_folders(task, call.cwd), *map(str, reads)}):
         flags += ["--read-dir", folder]
+    flags += ["--disallowed-tools", ",".join(agent.disallowed)] if agent.disallowed else []
     turns = options.max_turns or agent.max_turns
     flags += ["--max-turns", str(turns)] if turns else []
     flags += ["--max-budget-usd", str(options.max_budget_usd)] if options.max_budget_usd else []
@@ -166,7 +176,8 @@ def _ask(this: Try, agent: Agent, context: list[Path], heal: int) -> ToolResult:
     if heal:
         flags += ["--current-depth", str(call.depth.current + heal)]
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
-    given = grant.Grant(agent.tools, mode, ("/",), options.max_budget_usd)
+    folders = call.grant.folders if call.grant else ()
+    given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)
     env = call.child_env(**({grant.GRANT_VARIABLE: given.text()} if call.grant else {}))
     return _spawn(this, agent, prompt, flags, agent.tier, env)
 
@@ -176,7 +187,7 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
     flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
     flags += ["--attempt-dir", str(this.attempt.folder), "--write-dir", str(this.attempt.out)]
     flags += ["--timeout", str(call.options.timeout)]
-    flags += ["--model", tier] if not call.options.model else []
+    flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
     if agent.structured:
         schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)
         path = this.attempt.folder / "schema.json"
@@ -185,7 +196,7 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
     return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
 
 
-def _repair(failed: Try, agent: Agent, work: Work) -> Json | None:
+def _repair(failed: Try, agent: Agent, chosen: list[checks.Check], work: Work) -> Json | None:
     """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
     text = str(work.said.get("result", ""))
     if not text.strip():
@@ -195,8 +206,11 @@ def _repair(failed: Try, agent: Agent, work: Work) -> Json | None:
         "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
         f"## Text\n\n{text}\n"
     )
-    with Try.begin(failed.call, failed.task, failed.step, "repair", agent.name) as this:
-        repaired = _judge(this, agent, [], _spawn(this, agent, prompt, [], "low-tier", failed.call.child_env()))
+    with Try.begin(failed.call, failed.task, failed.step, "repair", agent) as this:
+        shutil.copytree(failed.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
+        system = ["--system-prompt", str(failed.attempt.folder / "system.md")]
+        reply = _spawn(this, agent, prompt, system, REPAIR_TIER, failed.call.child_env())
+        repaired = _judge(this, agent, chosen, reply)
         document = this.end(repaired)
     return document if repaired.verdict.word != "failed" else None
 
@@ -205,10 +219,24 @@ def _input_folders(task: Task, cwd: Path) -> set[str]:
     """Folders outside the working folder that hold an input: the agent may read there, and nowhere else."""
     found: set[str] = set()
     for name in task.inputs:
-        for path in task.input_paths(name):
-            if path.is_absolute() and path.exists() and not path.is_relative_to(cwd):
+        for path in (Path(p) for p in _texts(task.inputs[name])):
+            if path.is_absolute() and files.exists(path) and not path.is_relative_to(cwd):
                 found.add(str(path if path.is_dir() else path.parent))
     return found
+
+
+def _texts(value: Any) -> list[str]:
+    values = cast(list[Any], value) if isinstance(value, list) else [value]
+    return [v for v in values if isinstance(v, str) and "\n" not in v and len(v) < 4000]
+
+
+def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
+    """What it changed in the working folder although its definition does not let it. Caches are not work."""
+    allowed = [*agent.scope, *(o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace")]
+    changed: list[Json] = said.get("artifacts", [])
+    paths = [c["path"] for c in changed if c["root"] == "workspace" and not scope.matches(c["path"], allowed)]
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
 
 
 def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResult) -> Work:
@@ -224,6 +252,7 @@ def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResul
     else:
         verdict = verify.status_line(said["result"], task.action, agent.completion)
     verified, wrong = verify.artifacts(task, out, cwd)
+    wrong += _outside_scope(agent, task, said)
     if verdict.word != "failed":
         for check in chosen:
             record = checks.run(check, cwd, this.attempt.folder / "checks")

@@ -17,7 +17,8 @@ from lib.contract import Json, StrataError
 from lib.redact import redact
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
-_RESERVED = re.compile(r"(attempt|round)-\d+\Z|(con|prn|aux|nul|com\d|lpt\d)\Z", re.I)
+# What other names become, or mean something else in a session or on some file system.
+_RESERVED = re.compile(r"(attempt|round)-\d+\Z|(con|prn|aux|nul|com\d|lpt\d)\Z|.*-[0-9a-f]{8}\Z", re.I)
 
 
 def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
@@ -78,6 +79,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def fingerprint(path: Path) -> str:
+    """Of a file its hash; of a folder the hashes of all it holds; of nothing, nothing."""
+    if path.is_dir():
+        return digest({str(p.relative_to(path)): sha256(p) for p in sorted(path.rglob("*")) if p.is_file()})
+    return sha256(path) if path.is_file() else ""
+
+
 def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -93,9 +101,23 @@ def safe_name(text: str) -> str:
     return f"{slug(text)[:40]}-{sha256_text(text)[:8]}"
 
 
+def is_safe(name: str) -> bool:
+    """Whether `safe_name` could have made this."""
+    return bool(_PLAIN.match(name)) and not re.fullmatch(r"(attempt|round)-\d+", name)
+
+
 def slug(text: str, fallback: str = "x") -> str:
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:48].strip("-") or fallback
+
+
+def exists(path: str | Path) -> bool:
+    """Whether any text names something that is there. A text too long or too odd for a name does not; pathlib would raise."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: str | Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 def below(root: Path, relative: str, what: str) -> Path:

@@ -21,6 +21,7 @@ class Grant:
     permission_mode: str
     folders: tuple[str, ...]
     max_budget_usd: float | None = None
+    inherit_settings: bool = False
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -32,7 +33,13 @@ def inherited() -> Grant | None:
         return None
     try:
         fields = cast(Json, json.loads(text))
-        return Grant(tuple(fields["tools"]), fields["permission_mode"], tuple(fields["folders"]), fields.get("max_budget_usd"))
+        return Grant(
+            tuple(fields["tools"]),
+            fields["permission_mode"],
+            tuple(fields["folders"]),
+            fields.get("max_budget_usd"),
+            bool(fields.get("inherit_settings")),
+        )
     except (ValueError, KeyError, TypeError):
         raise StrataError("BAD_ENVIRONMENT", f"{GRANT_VARIABLE} is not a grant", "unset it") from None
 
@@ -48,6 +55,7 @@ def check(
     permission_mode: str | None = None,
     folders: tuple[Path, ...] = (),
     max_budget_usd: float | None = None,
+    inherit_settings: bool = False,
 ) -> None:
     """Refuses what is wider than the grant this process was started under."""
     if grant is None:
@@ -60,6 +68,8 @@ def check(
     for folder in folders:
         if not any(folder.resolve().is_relative_to(root) for root in grant.folders):
             _refuse(f"the folder {folder}", f"it has {', '.join(grant.folders)}")
+    if inherit_settings and not grant.inherit_settings:
+        _refuse("the settings of the folder", "it runs without them")
     if grant.max_budget_usd is not None and max_budget_usd is not None and max_budget_usd > grant.max_budget_usd:
         _refuse(f"a budget of {max_budget_usd} USD", f"it has {grant.max_budget_usd}")
 

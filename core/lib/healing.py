@@ -36,12 +36,19 @@ def can_heal(call: Call, work: Work, tries: int) -> bool:
     return True
 
 
+def must_ask_parent(call: Call, work: Work) -> bool:
+    """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
+    return bool(call.options.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
+
+
 def feedback(done: Try, work: Work) -> Path:
     """What the next attempt is told."""
     issues = "\n".join(f"{number}. {text}" for number, text in enumerate(work.wrong, 1))
     path = done.attempt.folder / "feedback.md"
     files.write_atomic(
-        path, f"The previous attempt did not pass. What was found:\n\n{issues}\n\nMend exactly these, and keep what was right.\n"
+        path,
+        f"The previous attempt did not pass. What was found:\n\n{issues}\n\nMend exactly these, and keep what was right. "
+        f"What it wrote is in {done.attempt.out}.\n",
     )
     return path
 

@@ -8,6 +8,7 @@ leaves behind, and when its parent goes away, however that happens, it ends the 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -22,9 +23,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    if _libc:
+        _libc.prctl(option, value, 0, 0, 0)
 
 
 def become_subreaper() -> None:
@@ -114,10 +118,10 @@ def watch_lease(on_end: Callable[[], None]) -> None:
     if not text.isdigit():
         return
     descriptor = int(text)
-    os.set_inheritable(descriptor, False)
 
     def wait() -> None:
         try:
+            os.set_inheritable(descriptor, False)
             while os.read(descriptor, 1):
                 pass
         except OSError:
@@ -142,6 +146,7 @@ def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
 def keep(command: list[str], parent: int) -> int:
     """Runs `command`, passes signals on to it, and leaves nothing of it behind."""
     become_subreaper()
+    os.environ.pop("AGENTIC_LOCK_FD", None)  # the session's lock ends with us; the command has no part in it
     child: subprocess.Popen[bytes] | None = None
     stopping = False
 
@@ -166,7 +171,10 @@ def keep(command: list[str], parent: int) -> int:
         watch_lease(parent_is_gone)
     if not stopping:
         try:
-            child = subprocess.Popen(command, close_fds=True)
+            # Should the keeper itself be killed: the agent CLI is asked to stop its own children, anything else just ends.
+            farewell = signal.SIGTERM if parent else signal.SIGKILL
+            say_farewell = functools.partial(_prctl, _PR_SET_PDEATHSIG, farewell)
+            child = subprocess.Popen(command, preexec_fn=say_farewell)  # noqa: PLW1509 - one system call, already loaded
         except OSError as error:
             print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr)
             return 127

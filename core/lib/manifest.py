@@ -56,17 +56,27 @@ class StageResult:
 
     def stored(self, session: Session) -> Json:
         """With relative paths, for a loop record that survives the session being moved."""
-        steps = [vars(s) | {"outputs": {n: session.relative(Path(p)) for n, p in s.outputs.items()}} for s in self.steps]
+        steps = [
+            vars(s)
+            | {"outputs": {n: session.relative(Path(p)) for n, p in s.outputs.items()}}
+            | {"hashes": {n: files.fingerprint(Path(p)) for n, p in s.outputs.items()}}
+            for s in self.steps
+        ]
         fields: dict[str, Any] = {"stage": self.stage, "exit_code": int(self.exit_code), "verdict": self.verdict}
         return fields | {"error": self.error, "note": self.note, "open": self.open, "steps": steps}
 
 
-def restored(stored: Json, session: Session) -> StageResult:
+def restored(stored: Json, session: Session) -> StageResult | None:
+    """The result as it was, unless one of its outputs is no longer what it was."""
     steps: list[StepResult] = []
     for fields in stored["steps"]:
         outputs = {n: str(session.folder / p) for n, p in fields["outputs"].items()}
-        code = ExitCode(fields["exit_code"])
-        steps.append(StepResult(**(fields | {"outputs": outputs, "exit_code": code, "skipped": True})))
+        inside = {n: p for n, p in outputs.items() if not Path(fields["outputs"][n]).is_absolute()}
+        if any(files.fingerprint(Path(p)) != fields["hashes"][n] for n, p in inside.items()):
+            return None
+        known: Json = {k: v for k, v in fields.items() if k != "hashes"}
+        known |= {"outputs": outputs, "exit_code": ExitCode(fields["exit_code"]), "skipped": True}
+        steps.append(StepResult(**known))
     return StageResult(
         stored["stage"],
         ExitCode(stored["exit_code"]),
@@ -79,7 +89,7 @@ def restored(stored: Json, session: Session) -> StageResult:
 
 
 def build(name: str, stages: list[str], results: dict[str, StageResult], stopped_by: StageResult | None) -> Json:
-    """The seed's stage manifest. 12 when the run came to its end but something on the way did not succeed."""
+    """The seed's stage manifest of a run that has ended. 12 when it came to its end but something on the way did not succeed."""
     not_run = {"status": "not-run", "exit_code": None, "artifact": None}
     listed = [results[s].document() if s in results else {"name": s, **not_run} for s in stages]
     waiting = [r for r in results.values() if r.exit_code == ExitCode.HUMAN_INPUT]  # not a failure
@@ -100,7 +110,8 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
     }
     if stopped_by and stopped_by.question:
         manifest["waiting"] = stopped_by.question
-        hint = f"run the same command with {stopped_by.question['answer_with']}"
+        choices = ", ".join(stopped_by.question["choices"])
+        hint = f"run the same command with {stopped_by.question['answer_with']}" + (f" (one of {choices})" if choices else "")
         manifest["error"] = {"code": "HUMAN_INPUT", "message": stopped_by.question["question"], "hint": hint}
     elif stopped_by:
         error = stopped_by.error or {"code": "STAGE_FAILED", "message": stopped_by.note}
@@ -112,7 +123,13 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
     return manifest
 
 
+def while_running(manifest: Json) -> Json:
+    """The same before the end: nothing in it can be taken for a result."""
+    summary = manifest["summary"] | {"exit_code": None}
+    return {k: v for k, v in manifest.items() if k != "error"} | {"status": "running", "exit_code": None, "summary": summary}
+
+
 def write(manifest: Json, path: Path, session: Session) -> None:
     """On disk with paths relative to the session."""
     text = json.dumps(manifest, ensure_ascii=False)
-    files.write_json(path, json.loads(text.replace(json.dumps(f"{session.folder}/")[1:-1], "")))
+    files.write_json(path, json.loads(text.replace(json.dumps(f"{session.folder}/", ensure_ascii=False)[1:-1], "")))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from lib import files, process, signals
+from lib import files, printing, process, signals
 from lib.contract import ExitCode, Json, StrataError
 from lib.session import now
 
@@ -196,8 +196,4 @@ def _for_person(event: Json) -> str:
 
 def _write(line: str) -> None:
     with _stderr_lock:
-        try:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
-        except BrokenPipeError:
-            pass  # nobody is listening any more; the session folder still has everything
+        printing.write(sys.stderr, line + "\n")  # the session folder has everything, whoever listens

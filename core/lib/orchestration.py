@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lib.task import Output
@@ -88,12 +87,12 @@ class Param:
     about: str = ""
     default: Any = None
     type: str = "text"
+    optional: bool = False
 
 
 @dataclass(frozen=True)
 class Orchestration:
     name: str
-    file: Path
     params: dict[str, Param]
     loops: dict[str, Loop]
     stages: tuple[Stage, ...]
@@ -103,6 +102,9 @@ class Orchestration:
 
 
 # References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
+
+
+PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
 
 
 @dataclass(frozen=True)

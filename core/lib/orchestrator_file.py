@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 
 from lib import agents, config, process, schemas
 from lib.config import Document
-from lib.contract import Json, StrataError, usage
+from lib.contract import Json, StrataError, nearest, usage
 from lib.orchestration import (
     DEFAULT_CAP,
     DEFAULT_MAX_ITEMS,
     DEFAULT_TIMEOUT_SECONDS,
+    PLACEHOLDER,
     Ask,
     Foreach,
     Loop,
@@ -32,10 +31,8 @@ def load(name: str, modifier: str = "") -> Orchestration:
     folder = config.CONFIG / "orchestrators"
     file = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
     if not file.is_file():
-        known = sorted(p.stem for p in folder.glob("*.yaml"))
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-        raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", hint)
+        known = (p.stem for p in folder.glob("*.yaml"))
+        raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", nearest(name, known))
     document = config.read(file)
     return _Reader(document, document.check("orchestrator")).read(modifier)
 
@@ -54,7 +51,7 @@ class _Reader:
         self._unique_names()
         loops = self._loops()
         params = {
-            n: Param(n, s.get("about", ""), s.get("default"), s.get("type", "text"))
+            n: Param(n, s.get("about", ""), s.get("default"), s.get("type", "text"), s.get("optional", False))
             for n, s in self.data.get("params", {}).items()
         }
         stages = [self._stage(index, spec, loops, params) for index, spec in enumerate(self.specs)]
@@ -63,7 +60,7 @@ class _Reader:
             self._modifier(name, kept, loops)
         chosen = self._chosen(modifier)
         kept_stages = tuple(s for s in stages if s.name in chosen)
-        return Orchestration(self.data["name"], self.document.file, params, loops, kept_stages)
+        return Orchestration(self.data["name"], params, loops, kept_stages)
 
     def _error(self, path: list[Any], message: str, hint: str = "") -> StrataError:
         return self.document.error(path, message, hint)
@@ -75,17 +72,11 @@ class _Reader:
             if name in ("param", "item", "input"):
                 raise self._error(["stages", index, "name"], f"{name!r} is a reserved word", "call the stage something else")
 
-    def _nearest(self, name: str, known: list[str]) -> str:
-        near = difflib.get_close_matches(name, known, 1)
-        return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
-
     def _loops(self) -> dict[str, Loop]:
         loops: dict[str, Loop] = {}
         for name, spec in self.data.get("loops", {}).items():
             if spec["to"] not in self.names:
-                raise self._error(
-                    ["loops", name, "to"], f"there is no stage {spec['to']!r}", self._nearest(spec["to"], self.names)
-                )
+                raise self._error(["loops", name, "to"], f"there is no stage {spec['to']!r}", nearest(spec["to"], self.names))
             loops[name] = Loop(name, spec["to"], spec["max"], spec.get("then", "fail"))
         return loops
 
@@ -100,7 +91,7 @@ class _Reader:
     def _modifier(self, name: str, kept: list[str], loops: dict[str, Loop]) -> None:
         for index, stage in enumerate(kept):
             if stage not in self.names:
-                raise self._error(["modifiers", name, index], f"there is no stage {stage!r}", self._nearest(stage, self.names))
+                raise self._error(["modifiers", name, index], f"there is no stage {stage!r}", nearest(stage, self.names))
         for spec in self.specs:
             for loop in spec.get("on", {}).values():
                 if spec["name"] in kept and loop in loops and loops[loop].to not in kept:
@@ -116,7 +107,7 @@ class _Reader:
         if not modifier:
             return set(self.names)
         if modifier not in modifiers:
-            usage(f"{self.data['name']} has no modifier {modifier!r}", self._nearest(modifier, list(modifiers)))
+            usage(f"{self.data['name']} has no modifier {modifier!r}", nearest(modifier, list(modifiers)))
         return set(modifiers[modifier])
 
     def _references_survive(self, modifier: str, chosen: set[str]) -> None:
@@ -141,7 +132,7 @@ class _Reader:
         self._fitting_keys(at, spec)
         for event, loop in spec.get("on", {}).items():
             if loop not in loops:
-                raise self._error([*at, "on", event], f"there is no loop {loop!r}", self._nearest(loop, list(loops)))
+                raise self._error([*at, "on", event], f"there is no loop {loop!r}", nearest(loop, list(loops)))
             if self.names.index(loops[loop].to) > index:
                 raise self._error([*at, "on", event], f"the loop {loop!r} goes forward to {loops[loop].to!r}", "a loop goes back")
         members = {
@@ -163,7 +154,9 @@ class _Reader:
             min_success=parallel.get("min_success"),
             on_item_failure=spec.get("on_item_failure", "abort"),
             on=spec.get("on", {}),
-            retry_max=spec.get("retry", {}).get("max", 1),
+            retry_max=spec.get("retry", {}).get(
+                "max", 0 if spec.get("tool") == "check.py" else 1
+            ),  # a check judges; it does not try
             backoff_seconds=tuple(spec.get("retry", {}).get("backoff_seconds", ())),
             required=spec.get("required", True),
             timeout_seconds=spec.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
@@ -221,7 +214,7 @@ class _Reader:
             self._reference([*at, "inputs", key], text, params, index, foreach="foreach" in stage)
         for key in ("target", "args"):
             for text in [spec[key]] if isinstance(spec.get(key), str) else cast(list[str], spec.get(key, [])):
-                for inner in re.findall(r"\{([^{}]*)\}", text):
+                for inner in PLACEHOLDER.findall(text):
                     self._reference([*at, key], inner, params, index, foreach="foreach" in stage)
         if name:
             self._inputs_given(at, self._agent(at, name), inputs)
@@ -256,8 +249,9 @@ class _Reader:
             )
 
     def _inputs_given(self, at: list[Any], definition: agents.Agent, inputs: dict[str, str]) -> None:
-        for name, about in definition.inputs.items():
-            if name not in inputs and not about.startswith("optional"):
+        for name in definition.required_inputs:
+            if name not in inputs:
+                about = definition.inputs[name].about
                 raise self._error(
                     [*at, "inputs"], f"{definition.name} needs the input {name!r} ({about})", f"inputs: {{{name}: …}}"
                 )
@@ -306,7 +300,7 @@ class _Reader:
             for other in worker.after:
                 if other not in members:
                     raise self._error(
-                        [*at, "members", name, "after"], f"there is no member {other!r}", self._nearest(other, list(members))
+                        [*at, "members", name, "after"], f"there is no member {other!r}", nearest(other, list(members))
                     )
         try:
             TopologicalSorter({n: w.after for n, w in members.items()}).prepare()
@@ -362,7 +356,7 @@ class _Reader:
                 raise self._error(
                     at,
                     f"there is no parameter {'.'.join(reference.rest)!r}",
-                    self._nearest(".".join(reference.rest), list(params)),
+                    nearest(".".join(reference.rest), list(params)),
                 )
             return
         if reference.head == "item":
@@ -371,7 +365,7 @@ class _Reader:
             return
         if reference.head not in self.names:
             raise self._error(
-                at, f"{text!r} refers to nothing: there is no stage {reference.head!r}", self._nearest(reference.head, self.names)
+                at, f"{text!r} refers to nothing: there is no stage {reference.head!r}", nearest(reference.head, self.names)
             )
         if reference.head not in self.fields:
             later = self.names.index(reference.head) >= index
@@ -393,7 +387,7 @@ class _Reader:
             raise self._error(
                 at,
                 f"{text!r} refers to nothing: {reference.head!r} has no output {output!r}",
-                self._nearest(output, sorted(table[member])),
+                nearest(output, sorted(table[member])),
             )
 
 
@@ -401,6 +395,9 @@ def _references(spec: Json) -> list[tuple[list[Any], str]]:
     found: list[tuple[list[Any], str]] = [(["inputs", k], v) for k, v in spec.get("inputs", {}).items()]
     for name, member in spec.get("members", {}).items():
         found += [(["members", name, "inputs", k], v) for k, v in member.get("inputs", {}).items()]
+    for key in ("target", "args"):
+        for text in [spec[key]] if isinstance(spec.get(key), str) else cast(list[str], spec.get(key, [])):
+            found += [([key], inner) for inner in PLACEHOLDER.findall(text)]
     if "foreach" in spec:
         found.append((["foreach", "items"], spec["foreach"]["items"]))
     found += [(["ask", "show", i], v) for i, v in enumerate(spec.get("ask", {}).get("show", []))]

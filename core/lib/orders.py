@@ -11,7 +11,7 @@ from typing import Any, cast
 from lib import agents, files
 from lib.cli import Call
 from lib.contract import StrataError, usage
-from lib.orchestration import Orchestration, Reference, Stage, Worker
+from lib.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
 from lib.session import Step
 from lib.steps import Order, fingerprint
 from lib.task import Task
@@ -26,20 +26,28 @@ def read_params(orchestration: Orchestration, given: dict[str, Any], cwd: Path) 
     values: dict[str, Any] = {}
     for name, param in orchestration.params.items():
         value = given.get(name, param.default)
-        if value is None or value == "":
+        if (value is None or value == "") and not param.optional:
             usage(f"{orchestration.name} needs the parameter {name!r}: {param.about}", f"--param {name}=…")
         if param.type == "list" and isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
-        elif param.type == "file":
+        elif param.type == "file" and value is not None:
             value = _file_param(str(value), cwd)
+            if not files.exists(cwd / value) and not _is_written(orchestration, name):
+                usage(f"{name}: there is no file {given.get(name, value)!r}", f"give a path from here, or from {cwd}")
         values[name] = value
     return values
+
+
+def _is_written(orchestration: Orchestration, param: str) -> bool:
+    """Whether a stage makes the file itself: its output is its target, and its target is this parameter."""
+    workers = [s.worker for s in orchestration.stages]
+    return any(w.target == f"{{param.{param}}}" and any("{target}" in o.path for o in w.outputs) for w in workers)
 
 
 def _file_param(value: str, cwd: Path) -> str:
     """A path as the user gave it, seen from the working folder wherever it lies inside."""
     here = Path(value).absolute()
-    path = here if here.exists() or Path(value).is_absolute() else cwd / value
+    path = here if files.exists(here) or Path(value).is_absolute() else cwd / value
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
@@ -50,6 +58,7 @@ class Orders:
     call: Call
     params: dict[str, Any]
     outputs: dict[str, Outputs] = field(default_factory=dict[str, Outputs])  # by stage
+    did: dict[str, str] = field(default_factory=dict[str, str])  # by stage: what it changed in the workspace
     causes: dict[str, Path] = field(default_factory=dict[str, Path])  # by stage: why a loop came back to it
 
     def of(self, stage: Stage, step: Step) -> list[Order]:
@@ -63,7 +72,7 @@ class Orders:
         each = stage.foreach
         assert each
         value = self.resolve(each.items, None)
-        if isinstance(value, str) and Path(value).is_file():
+        if isinstance(value, str) and files.is_file(value):
             try:
                 value = json.loads(Path(value).read_text(encoding="utf-8"))
             except ValueError as error:
@@ -122,30 +131,40 @@ class Orders:
             agent=agent,
             args=tuple(self.fill(a, item) for a in worker.args),
             task=replace(task, consumed=self._consumed(task)),
+            made_from=tuple(self.did.get(name, "") for name in self._sources(worker)),
             context=(cause,) if cause else (),
+            reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
         return replace(order, task=replace(order.task, fingerprint=fingerprint(self.call, stage, order)))
+
+    def _sources(self, worker: Worker) -> list[str]:
+        """The stages whose outcomes this work consumes."""
+        texts = [*worker.inputs.values(), *PLACEHOLDER.findall(" ".join((worker.target, *worker.args)))]
+        heads = {r.head for r in map(Reference.parse, texts) if r}
+        return sorted(heads - {"param", "item"})
 
     def _consumed(self, task: Task) -> dict[str, str]:
         """Files of the workspace the task is told about, with their hashes, except those it is to write itself."""
         own = {o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"}
         found: dict[str, str] = {}
-        for value in (task.target, *task.inputs.values()):
+        listed = [v for value in task.inputs.values() for v in (cast(list[Any], value) if isinstance(value, list) else [value])]
+        for value in (task.target, *listed):
             if isinstance(value, str) and value and "\n" not in value and len(value) < 1000 and value not in own:
                 path = self.call.cwd / value
-                inside = path.is_relative_to(self.call.cwd) and not path.is_relative_to(self.call.session.folder)
-                if inside and path.is_file():
+                session = self.call.session.folder
+                ours = path.is_relative_to(session) and not self.call.cwd.is_relative_to(session)
+                if path.is_relative_to(self.call.cwd) and not ours and files.is_file(path):
                     found[str(path.relative_to(self.call.cwd))] = files.sha256(path)
         return found
 
     def fill(self, text: str, item: Any) -> str:
-        """`{param.topic}` and `{item.id}` in a text."""
+        """`{param.topic}`, `{item.id}` and `{plan.tasks}` in a text."""
 
         def value(found: re.Match[str]) -> str:
             inner = self.resolve(found[1], item)
             return inner if isinstance(inner, str) else json.dumps(inner)
 
-        return re.sub(r"\{((?:param|item)[^{}]*)\}", value, text)
+        return PLACEHOLDER.sub(value, text)
 
     def resolve(self, text: str, item: Any) -> Any:
         """A reference's value: a text, an item, a path, or a list of paths; None for an optional one that is absent."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from lib.contract import Json
 
@@ -18,10 +19,17 @@ def document(said: Json, output_format: str) -> None:
         text = readable(said)
     else:
         text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
+    write(sys.stdout, text + "\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Prints, if anybody can hear it. A closed pipe or a full disk behind a stream does not change how the tool ended."""
     try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; the exit code still counts
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or the interpreter would fail on its way out
 
 
 def _value(value: Any) -> str:
@@ -59,7 +67,6 @@ def readable(said: Json) -> str:
 def error(problem: Json) -> None:
     """The last line of stderr."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"error: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else ""))
+        write(sys.stderr, f"error: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else ""))
     else:
-        sys.stderr.write(json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n")
-    sys.stderr.flush()
+        write(sys.stderr, json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n")

@@ -31,6 +31,7 @@ TAIL_LINES = 20
 
 stopping = threading.Event()  # set once, when this process has been asked to end
 stop_softly: Callable[[], None] | None = None  # what to do then instead of raising, where raising would be unsafe
+held_open: set[int] = set()  # descriptors every child inherits: the session's lock lasts until the whole tree has ended
 _starting = threading.Lock()
 _own_children: set[int] = set()
 
@@ -71,11 +72,11 @@ def run(
             child = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
-                env={**env, keeper.LEASE_VARIABLE: str(lease_read)},
+                env={**env, keeper.LEASE_VARIABLE: str(lease_read), **_held_open_variable()},
                 stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                 stdout=sink or subprocess.PIPE,
                 stderr=subprocess.STDOUT if sink else subprocess.PIPE,
-                pass_fds=(lease_read,),
+                pass_fds=(lease_read, *held_open),
                 start_new_session=True,
             )
             _own_children.add(child.pid)
@@ -96,6 +97,25 @@ def run(
             _own_children.discard(child.pid)
             if child.returncode:
                 end_orphans()  # a child that ended well has ended everything below itself
+
+
+LOCK_VARIABLE = "AGENTIC_LOCK_FD"
+
+
+def _held_open_variable() -> dict[str, str]:
+    return {LOCK_VARIABLE: str(min(held_open))} if held_open else {}
+
+
+def inherit_lock() -> None:
+    """Keeps the lock a parent handed down, and hands it on. A variable without its descriptor means nothing."""
+    text = os.environ.pop(LOCK_VARIABLE, "")
+    if text.isdigit():
+        try:
+            os.fstat(int(text))
+        except OSError:
+            return
+        os.set_inheritable(int(text), False)
+        held_open.add(int(text))
 
 
 def end_orphans() -> None:
@@ -331,7 +351,8 @@ def believe(name: str, finished: Finished) -> ToolResult:
             return ToolResult(ExitCode(claimed), said)
         reason = f"{name} exited with {finished.exit_code} but its document says {claimed!r}"
     elif finished.exit_code < 0:
-        reason = f"{name} was killed by {signal.Signals(-finished.exit_code).name}"
+        known = {s.value: s.name for s in signal.Signals}
+        reason = f"{name} was killed by {known.get(-finished.exit_code, f'signal {-finished.exit_code}')}"
     else:
         reason = f"{name} exited with {finished.exit_code} and printed no document"
     error = {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from functools import cache
 
-_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|COOKIE|AUTH)", re.I)
+_NAME = re.compile(r"(?:^|_)(?:(?:API)?KEY|TOKEN|SECRET|PASS|PWD|PASSWORD|PASSWD|CREDENTIALS?|COOKIE)(?:_|$)", re.I)
 _SHAPES = re.compile(
     r"sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}"
     r"|AKIA[0-9A-Z]{16}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----"
+    r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     re.S,
 )
@@ -18,6 +20,7 @@ _SHAPES = re.compile(
 @cache
 def _values() -> tuple[str, ...]:
     found = {v for k, v in os.environ.items() if _NAME.search(k) and len(v) >= 8 and not v.startswith("/")}
+    found |= {json.dumps(v)[1:-1] for v in found}  # as it stands inside JSON
     return tuple(sorted(found, key=len, reverse=True))
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from lib.contract import HOUSE, Json, StrataError
+from lib.contract import HOUSE, Json, StrataError, nearest
 
 FOLDER = HOUSE / "config" / "schemas"
 
@@ -20,10 +20,8 @@ def load(name: str) -> Json:
     try:
         schema = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        known = sorted(p.stem for p in FOLDER.glob("*.json"))
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"the schemas are: {', '.join(known)}"
-        raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", hint) from None
+        known = (p.stem for p in FOLDER.glob("*.json"))
+        raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", nearest(name, known)) from None
     except (OSError, ValueError) as error:
         raise StrataError("BAD_SCHEMA", f"the schema {path} cannot be read: {error}") from None
     return check_schema(schema, str(path))

@@ -6,12 +6,12 @@ import fcntl
 import os
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lib import files
-from lib.contract import HOUSE, ExitCode, Json, StrataError, usage
+from lib import files, process
+from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 
 SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
 
@@ -33,7 +33,7 @@ class Step:
     @staticmethod
     def parse(text: str) -> Step:
         parts = text.split("/")
-        if len(parts) != 5 or not parts[3].isdigit() or any(p != "_" and files.safe_name(p) != p for p in parts):
+        if len(parts) != 5 or not parts[3].isdigit() or any(p != "_" and not files.is_safe(p) for p in parts):
             usage(f"--step must look like phase/orchestrator/stage/round/item, not {text!r}")
         phase, orchestrator, stage, number, item = ("" if p == "_" else p for p in parts)
         return Step(phase, orchestrator, stage, int(number), item)
@@ -83,7 +83,12 @@ class Attempt:
     @property
     def outcome(self) -> Json | None:
         path = self.folder / "outcome.json"
-        return files.read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        outcome = files.read_json(path)
+        if isinstance(outcome.get("exit_code"), bool) or outcome.get("exit_code") not in STATUS:
+            raise StrataError("CORRUPT_STATE", f"{path} holds no exit code", "move it aside and look at it")
+        return outcome
 
     def finish(self, outcome: Json) -> None:
         files.write_json(self.folder / "outcome.json", outcome)
@@ -93,11 +98,6 @@ class Session:
     def __init__(self, folder: Path, lock: int | None) -> None:
         self.folder = folder
         self._lock = lock  # held open for the life of the process that is outermost
-
-    @property
-    def trace_id(self) -> str:
-        path = self.folder / ".trace"
-        return path.read_text(encoding="ascii").strip() if path.exists() else ""
 
     def attempts(self, step: Step) -> list[Attempt]:
         folder = self.folder / step.folder
@@ -147,6 +147,8 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
         folder = _new_folder(base, topic)
     inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
     lock = None if inner else _lock(folder)
+    if lock is not None:
+        process.held_open.add(lock)
     if not (folder / ".trace").exists():
         files.write_atomic(folder / ".trace", (trace_id or secrets.token_hex(8)) + "\n")
     return Session(folder, lock)
@@ -201,7 +203,3 @@ def _lock(folder: Path) -> int:
 
 def bare_step(stage: str) -> Step:
     return Step(stage=files.safe_name(stage))
-
-
-def with_item(step: Step, item: str) -> Step:
-    return replace(step, item=item)

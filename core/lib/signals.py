@@ -25,10 +25,6 @@ class Signal:
     name: str
     status: str  # done, fail or refine
 
-    @property
-    def text(self) -> str:
-        return self.file.read_text(encoding="utf-8")
-
 
 def write(
     session_dir: Path,
@@ -72,6 +68,11 @@ def write(
     for suffix in set(SUFFIX.values()) - {SUFFIX[status]}:
         target.with_name(f"{layer}-{name}.{suffix}").unlink(missing_ok=True)  # a stale one would tell the opposite
     return target
+
+
+def clear(session_dir: Path, layer: str, name: str) -> None:
+    for suffix in SUFFIX.values():
+        (session_dir / ".signals" / f"{layer}-{name}.{suffix}").unlink(missing_ok=True)
 
 
 def present(session_dir: Path) -> list[Signal]:

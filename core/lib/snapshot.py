@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from lib import files
 from lib.contract import Json
@@ -32,17 +33,34 @@ class Change:
     target: str = ""  # of a symlink
 
     def document(self) -> Json:
-        entry: Json = {"root": self.root, "path": self.path, "change": self.change}
+        entry: Json = {"root": self.root, "path": text_name(self.path), "change": self.change}
         if self.change != "deleted":
             entry |= {"kind": self.kind, "mode": f"{self.mode:04o}", "size": self.size, "sha256": self.sha256}
             if self.kind == "symlink":
-                entry["target"] = self.target
+                entry["target"] = text_name(self.target)
         return entry
 
 
 def state(root: Path, exclude: tuple[Path, ...] = ()) -> str:
     """A digest of how a folder stands. It changes with any change of a file, and costs one look at each, not one read."""
-    return files.digest(sorted(Snapshot({"root": root}, exclude).entries["root"].items()))
+    entries = Snapshot({"root": root}, exclude).entries["root"]
+    return files.digest(sorted((text_name(path), signature) for path, signature in entries.items()))
+
+
+_ESCAPE = "%strata-bytes:"
+
+
+def text_name(path: str) -> str:
+    """A file name as text. Bytes that are no UTF-8 are spelled out; everything else stays as it is."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return _ESCAPE + quote_from_bytes(os.fsencode(path))
+    return path
+
+
+def real_name(text: str) -> str:
+    return os.fsdecode(unquote_to_bytes(text.removeprefix(_ESCAPE))) if text.startswith(_ESCAPE) else text
 
 
 class Snapshot:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import cli, fanout, files, manifest
+from lib import agents, checks, cli, fanout, files, manifest
 from lib.answers import Answers
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json, StrataError
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.depth import MINIMUM_STACK
 from lib.manifest import StageResult
 from lib.observability import Timer
@@ -24,7 +24,9 @@ from lib.orders import Orders, read_params
 from lib.session import Step
 from lib.steps import Finished, Order, StepResult, last_word, perform
 
-NEVER_ABSORBED = (ExitCode.DEPTH_EXCEEDED, ExitCode.INTERRUPTED, ExitCode.HUMAN_INPUT)
+# Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
+NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
+GRAVEST_FIRST = (*NEVER_ABSORBED, ExitCode.NEEDS_REFINEMENT, ExitCode.TIMEOUT, ExitCode.FAILURE)
 
 
 def arguments(parser: argparse.ArgumentParser, modifier: bool = True) -> None:
@@ -41,13 +43,27 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True) -> None:
 
 def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic: str) -> Json:
     """Runs the stages and returns the stage manifest."""
+    # The seed's minimum leaves an executor room to heal; below an agent the warning at 1 level left applies instead.
     call.depth.require(MINIMUM_STACK[2] if call.depth.current == 0 else 1)
     values = read_params(orchestration, params, call.cwd)
+    require_checks(call, orchestration)
+    if call.options.phase and not files.is_safe(call.options.phase):
+        usage(f"--phase {call.options.phase!r} is not a plain name")
     step = Step(phase=call.options.phase, orchestrator=orchestration.name)
     call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
     walk = Walk(call, orchestration, values, step)
     walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))
     return walk.go()
+
+
+def require_checks(call: Call, orchestration: Orchestration) -> None:
+    """Checks that stages and agents name exist, before anything is spent on the way to them."""
+    workers = [w for s in orchestration.stages for w in (s.worker, *s.members.values())]
+    named = [a for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
+    named += [name for w in workers for agent in (w.agent, *w.allow) if agent for name in agents.load(agent).checks]
+    if named:
+        path = Path(call.options.checks or checks.DEFAULT_FILE)
+        checks.choose(checks.load(path), named, str(path))
 
 
 class Walk:
@@ -58,7 +74,7 @@ class Walk:
         self.home = call.session.folder / base.home
         self.orders = Orders(call, params)
         self.answers = Answers(self.home / "answers", call.session.folder)
-        self.finished = Finished(call.session, call.cwd)
+        self.finished = Finished(call.session, call.cwd, call.options.model or "", bool(call.options.extra_context))
         self.rounds: Counter[str] = Counter()
         self.taken: Counter[str] = Counter()  # how often each loop was
         self.results: dict[str, StageResult] = {}
@@ -69,23 +85,28 @@ class Walk:
         position = 0
         while position < len(stages):
             stage = stages[position]
-            result, back_to = self.route(stage, self.do(stage))
+            self.tell(running=True)
+            try:
+                result, back_to = self.route(stage, self.do(stage))
+            except Interrupted as error:
+                self.tell(StageResult(stage.name, error.exit_code, "failed", error=error.document()))
+                raise
             self.results[stage.name] = result
             self.orders.outputs[stage.name] = result.outputs
+            self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
             if back_to:
                 position = stages.index(self.orchestration.stage(back_to))
             elif result.exit_code == ExitCode.SUCCESS or result.open:
                 position += 1
             else:
                 return self.tell(result)
-            self.tell(None)
-        return self.tell(None)
+        return self.tell()
 
-    def tell(self, stopped_by: StageResult | None) -> Json:
+    def tell(self, stopped_by: StageResult | None = None, running: bool = False) -> Json:
         names = [s.name for s in self.orchestration.stages]
         document = manifest.build(self.orchestration.name, names, self.results, stopped_by)
         path = self.home / "manifest.json"
-        manifest.write(document, path, self.call.session)
+        manifest.write(manifest.while_running(document) if running else document, path, self.call.session)
         self.call.artifact = path
         return document | {"trace_id": self.call.trace_id, "session_dir": str(self.call.session.folder), "manifest": str(path)}
 
@@ -155,9 +176,9 @@ class Walk:
         good = [s for s in steps if s.ok]
         bad = [s for s in steps if not s.ok]
         note = f"{len(good)} of {wanted} succeeded"
-        hard = next((s for s in bad if s.exit_code in NEVER_ABSORBED), None)
-        if hard:
-            return StageResult(stage.name, hard.exit_code, "failed", steps, hard.error, note)
+        bad.sort(key=lambda s: GRAVEST_FIRST.index(s.exit_code))
+        if bad and bad[0].exit_code in NEVER_ABSORBED:
+            return StageResult(stage.name, bad[0].exit_code, "failed", steps, bad[0].error, note)
         if len(good) >= (wanted if stage.min_success is None else stage.min_success):
             revise = next((s for s in good if s.verdict == "needs_revision"), None)
             if revise:
@@ -169,8 +190,7 @@ class Walk:
             return self.ask_about_items(stage, steps, error, note)
         if policy == "skip" and good and stage.min_success is None:
             return StageResult(stage.name, ExitCode.PARTIAL_SUCCESS, "done", steps, error, note, open=True)
-        code = bad[0].exit_code if len(bad) == 1 else ExitCode.FAILURE
-        return StageResult(stage.name, code, "failed", steps, error, note)
+        return StageResult(stage.name, bad[0].exit_code, "failed", steps, error, note)
 
     # Where to go next
 
@@ -198,17 +218,21 @@ class Walk:
         reason = result.note or (result.error or {}).get("message", "none given")
         lines = [f"The stage `{stage.name}` sent the work back to `{loop.to}`, time {number} of {loop.max}.", ""]
         lines += [f"Reason: {reason}", ""]
-        lines += [f"- {s.key or stage.name}, {name}: {path}" for s in result.steps for name, path in s.outputs.items()]
+        results = self.results | {stage.name: result}
+        for name in dict.fromkeys((stage.name, loop.to)):
+            found = [f"- {s.key or name}, {output}: {path}" for s in results[name].steps for output, path in s.outputs.items()]
+            lines += [f"What `{name}` produced last time:", "", *found, ""] if found else []
         cause = self.home / "loops" / f"{loop.name}-{number}.md"
         names = [s.name for s in self.orchestration.stages]
         span = names[names.index(loop.to) : names.index(stage.name) + 1]
-        results = self.results | {stage.name: result}
         record: Json = {"loop": loop.name, "number": number, "from": stage.name, "rounds": {}}
         for name in span:
             stored = results[name].stored(self.call.session)
             record["rounds"][name] = {"round": self.rounds[name], "orders": self.digests[name], "result": stored}
         files.write_atomic(cause, "\n".join(lines).rstrip() + "\n")
         files.write_json(cause.with_suffix(".json"), record)
+        for name in span:
+            self.orders.causes.pop(name, None)  # an inner loop's cause is not news any more
         self.orders.causes[loop.to] = cause
         detail = {"from": stage.name, "to": loop.to, "time": number, "of": loop.max}
         self.call.event(f"{self.base.slug}.{loop.name}", "loop", detail)
@@ -220,7 +244,7 @@ class Walk:
             record = files.read_json(path)
             past = record["rounds"].get(stage.name)
             if past and (past["round"], past["orders"]) == (self.rounds[stage.name], self.digests[stage.name]):
-                return manifest.restored(past["result"], self.call.session)
+                return manifest.restored(past["result"], self.call.session)  # None where its outputs are damaged
         return None
 
     def used_up(self, loop: Loop, stage: Stage, result: StageResult) -> StageResult:
@@ -250,13 +274,12 @@ class Walk:
         paths = [Path(p) for value in values if value for p in _each(value)]
         shown = {session.relative(p): files.sha256(p) for p in paths if p.is_file()}
         kept = session.folder / step.folder / "answer.json"
-        record = self.answers.take(stage.name)
+        record = files.read_json(kept) if kept.exists() else None
+        if not (record and record["shown"] == shown and record["question"] == ask.question):
+            told = {"question": ask.question, "shown": shown}
+            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | told))
+            record = record | told if record else None
         if record:
-            record |= {"question": ask.question, "shown": shown}
-            files.write_json(kept, record)
-        elif kept.exists():
-            record = files.read_json(kept)
-        if record and record["shown"] == shown and record["question"] == ask.question:
             place = session.folder / step.artifacts / "answer.json"
             files.write_json(place, record["answer"])
             note = f"answered by {record['by']} at {record['at']}"
@@ -267,7 +290,7 @@ class Walk:
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=ask.question, question=question)
 
     def ask_about_items(self, stage: Stage, steps: tuple[StepResult, ...], error: Json, note: str) -> StageResult:
-        self.answers.take(stage.name, ("retry",))  # trying again is what has just been done
+        self.answers.take(stage.name, lambda record: None, ("retry",))  # trying again is what has just been done
         decision = self.answers.decided(stage.name, f"items-{self.rounds[stage.name]}", ("skip", "abort"))
         if decision == "skip":
             note = f"{note}; a person decided to go on without the rest"

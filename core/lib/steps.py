@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from lib import agents, config, files, process, snapshot
+from lib import agents, checks, config, files, observability, process, schemas, snapshot
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.healing import HOPELESS
 from lib.orchestration import Stage, Worker
-from lib.session import Session, Step
+from lib.session import Session, Step, now
 from lib.task import Task
 
 
@@ -28,7 +28,7 @@ class StepResult:
     attempts: int = 0
     skipped: bool = False  # finished in an earlier run
     note: str = ""
-    cost_usd: float | None = None
+    did: str = ""  # a digest of what it changed in the workspace
 
     @property
     def ok(self) -> bool:
@@ -57,51 +57,51 @@ class Order:
     args: tuple[str, ...]
     task: Task
     context: tuple[Path, ...] = ()
+    reads: tuple[Path, ...] = ()  # folders the context speaks of
+    made_from: tuple[str, ...] = ()  # what the stages it consumes did to the workspace
 
 
 def fingerprint(call: Call, stage: Stage, order: Order) -> str:
-    """Everything that, changed, makes the work another work. Not the attempt, not the place on this machine."""
-    agent = agents.load(order.agent) if order.agent else None
-    tier = call.options.model or stage.model or (agent.tier if agent else "")
+    """Everything that, changed, makes the work another work: not the attempt, not the place on this machine. The agent's
+    definition and model are compared with the outcome's own, because a tool may choose its agent itself."""
+    judges = order.worker.tool == "check.py" or (order.agent and agents.load(order.agent).checks)
     parts: list[Any] = [
-        agent.fingerprint if agent else [order.worker.tool, files.sha256(process.find_tool(order.worker.tool))],
-        config.model_id(tier) if tier else "",
+        order.agent or [order.worker.tool, files.sha256(process.find_tool(order.worker.tool))],
+        files.sha256(Path(call.options.checks or checks.DEFAULT_FILE)) if judges else "",
         order.args,
         order.task.action,
         order.task.target,
         order.task.extra,
         order.task.item,
-        [o.document() for o in order.task.outputs],
+        [o.document() | {"schema": schemas.load(o.schema) if o.schema else ""} for o in order.task.outputs],
         {name: _content(value, call) for name, value in order.task.inputs.items()},
-        [files.sha256(path) for path in order.context],
+        [files.sha256_text(path.read_text(encoding="utf-8").replace(str(call.session.folder), "")) for path in order.context],
+        order.made_from,
     ]
     return files.digest(parts)
 
 
 def _content(value: Any, call: Call) -> Any:
-    """An input of the session counts by its content; one of the workspace is in `consumed`: later writers may change it."""
+    """An input counts by its content; a file of the workspace is in `consumed` instead: later writers may change it."""
     if isinstance(value, list):
-        return [_content(v, call) for v in value]  # type: ignore[reportUnknownVariableType]
-    if not isinstance(value, str):
+        return [_content(v, call) for v in cast(list[Any], value)]
+    if not isinstance(value, str) or "\n" in value or len(value) > 4000:
         return value
     path = Path(value)
-    if path.is_absolute() and path.is_relative_to(call.session.folder):
-        return files.sha256(path) if path.is_file() else _tree(path)
-    return value
-
-
-def _tree(path: Path) -> Any:
-    return {str(p.relative_to(path)): files.sha256(p) for p in sorted(path.rglob("*")) if p.is_file()}
+    ours = path.is_relative_to(call.session.folder) or not path.is_relative_to(call.cwd)
+    return files.fingerprint(path) if path.is_absolute() and ours and files.exists(path) else value
 
 
 class Finished:
     """What earlier runs of this session have finished, and whether it is still so."""
 
-    def __init__(self, session: Session, cwd: Path) -> None:
+    def __init__(self, session: Session, cwd: Path, model: str = "", told: bool = False) -> None:
         self.session = session
         self.cwd = cwd
+        self.model = model  # asked for on the command line
+        self.told = told  # there is something new to tell: only a success is finished then
 
-    def outcome(self, step: Step, wanted: str) -> Json | None:
+    def outcome(self, step: Step, wanted: str, tier: str = "") -> Json | None:
         """The newest outcome of `step`, if the step need not run again."""
         ended = self.session.ended(step)
         if not ended:
@@ -109,7 +109,22 @@ class Finished:
         outcome = ended[-1][1]
         if outcome.get("verdict") not in ("done", "needs_revision") or outcome.get("fingerprint") != wanted:
             return None
-        return outcome if self._still_there(outcome) else None
+        if self.told and outcome["exit_code"] != ExitCode.SUCCESS:
+            return None
+        return outcome if self._same_agent(outcome, tier) and self._still_there(outcome) else None
+
+    def _same_agent(self, outcome: Json, tier: str) -> bool:
+        """The definition that did it, and the model it would be given now, are still the ones that did it."""
+        if not outcome.get("agent"):
+            return True
+        try:
+            agent = agents.load(outcome["agent"])
+        except StrataError:
+            return False  # it is gone, or no longer valid: running the step will say so
+        model = config.model_id(self.model or tier or agent.tier)
+        return outcome.get("definition") == agent.fingerprint and (
+            outcome.get("kind") == "repair" or outcome.get("model") == model
+        )
 
     def _still_there(self, outcome: Json) -> bool:
         if "judged" in outcome and outcome["judged"] != snapshot.state(self.cwd, exclude=(self.session.folder,)):
@@ -117,36 +132,53 @@ class Finished:
         for entry in outcome.get("outputs", []):
             root = self.session.folder if entry["in"] == "session" else self.cwd
             path = root / entry["path"]
-            if not path.exists() or ("sha256" in entry and not self._same(path, entry["in"], entry["path"], entry["sha256"])):
+            if not path.exists() or not self._same(path, entry["in"], entry["path"], entry["sha256"]):
                 return False
         for path, sha in outcome.get("consumed", {}).items():
-            if not self._same(self.cwd / path, "workspace", path, sha):
+            now = files.fingerprint(self.cwd / path)
+            latest = self._latest.get(path) if now != sha else None
+            # What it read may have been changed since by a stage that comes after it, not by one it was made from.
+            if now != sha and not (latest and latest[0] == now and comes_after(latest[1], outcome.get("step", ""))):
                 return False
         for change in _changes(outcome):
-            ours = change["root"] == "workspace" and not change.get("ignored") and change.get("kind", "file") == "file"
+            ours = change["root"] == "workspace" and change.get("kind", "file") == "file"
             if ours and not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
                 return False
         return True
 
     def _same(self, path: Path, place: str, name: str, sha: str) -> bool:
         """As it was left, or as its latest finished writer left it."""
-        now = files.sha256(path) if path.is_file() else ""
-        return now == sha or (place == "workspace" and self._latest.get(name) == now)
+        now = files.fingerprint(path)
+        return now == sha or (place == "workspace" and self._latest.get(name, ("", ""))[0] == now and name in self._latest)
 
     @cached_property
-    def _latest(self) -> dict[str, str]:
-        """The hash the latest finished writer recorded for each file of the workspace; "" where it deleted it."""
+    def _latest(self) -> dict[str, tuple[str, str]]:
+        """For each file of the workspace: the hash its latest finished writer recorded ("" where it deleted it), and who."""
         writers: list[tuple[str, Json]] = []
         for path in self.session.folder.glob("**/attempt-*/outcome.json"):
             outcome = files.read_json(path)
             if outcome.get("verdict") in ("done", "needs_revision"):
                 writers.append((outcome.get("finished_at", ""), outcome))
-        latest: dict[str, str] = {}
+        latest: dict[str, tuple[str, str]] = {}
         for _, outcome in sorted(writers, key=lambda pair: pair[0]):
+            step = outcome.get("step", "")
             for change in _changes(outcome):
                 if change["root"] == "workspace":
-                    latest[change["path"]] = change.get("sha256", "")
+                    latest[change["path"]] = (change.get("sha256", ""), step)
+            for entry in outcome.get("outputs", []):
+                if entry["in"] == "workspace":
+                    latest[entry["path"]] = (entry["sha256"], step)
         return latest
+
+
+def comes_after(writer: str, reader: str) -> bool:
+    """Whether one step stands behind another: a later phase, a later round, a later stage."""
+    if not writer or not reader:
+        return False
+    ours, theirs = Step.parse(reader), Step.parse(writer)
+    if ours.orchestrator != theirs.orchestrator or ours.phase != theirs.phase:
+        return theirs.phase > ours.phase
+    return (theirs.round, theirs.stage) > (ours.round, ours.stage) if theirs.round and ours.round else theirs.stage > ours.stage
 
 
 def _changes(outcome: Json) -> list[Json]:
@@ -156,7 +188,7 @@ def _changes(outcome: Json) -> list[Json]:
 def last_word(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
     """How the step stands if nothing more is to be done about it: finished, or failed with no retry left."""
     attempts = len(call.session.attempts(order.step))
-    outcome = finished.outcome(order.step, order.task.fingerprint)
+    outcome = finished.outcome(order.step, order.task.fingerprint, stage.model)
     if outcome:
         return _result(call, order, outcome, attempts, skipped=True)
     tries = _tries(call, order)
@@ -175,7 +207,7 @@ def _tries(call: Call, order: Order) -> list[Json]:
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:
     """Skips the step if it is finished; otherwise has it done, with as many retries as are left to it."""
     wanted = order.task.fingerprint
-    outcome = finished.outcome(order.step, wanted)
+    outcome = finished.outcome(order.step, wanted, stage.model)
     if outcome:
         call.event(order.step.slug, "skipped", "finished in an earlier run")
         return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
@@ -219,19 +251,46 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
     flags += ["--checks", str(Path(call.options.checks).absolute())] if call.options.checks else []
     for path in (*order.context, *(Path(p) for p in call.options.extra_context)):
         flags += ["--extra-context", str(path)]
+    for path in order.reads:
+        flags += ["--read-dir", str(path)]
     if last:
         lesson = folder / f"lesson-{number}.md"
         files.write_atomic(lesson, f"An earlier attempt at this failed with {last.get('code')}: {last.get('message')}\n")
         flags += ["--extra-context", str(lesson)]
     words = [order.agent] if order.agent else [*order.args, *([order.task.target] if order.task.target else [])]
     tool = order.worker.tool or "agent.py"
-    # The executor keeps the attempt's clock. This one only catches an executor that hangs itself.
-    backstop = stage.timeout_seconds * (4 if stage.self_heal else 2) + 60
-    reply = call.call(tool, [*flags, *(["--", *words] if words else [])], timeout_seconds=backstop)
-    document = reply.document
-    if "verdict" not in document:
-        document = {**document, "verdict": "failed"}  # it ended before it could judge: a usage error, a crash, a timeout
+    # The executor keeps the clock of each attempt, and each check its own. This only catches one that hangs itself.
+    backstop = stage.timeout_seconds * 4 + 3600
+    try:
+        reply = call.call(tool, [*flags, *(["--", *words] if words else [])], timeout_seconds=backstop)
+    except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
+        problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
+        reply = process.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
+    document = _without_empty_claims(tool, reply.document, order)
+    if "verdict" in document:
+        return document
+    # It ended before it could judge: a usage error, a crash. Whatever attempt it had begun has then ended too.
+    document = {**document, "verdict": "failed", "kind": kind, "fingerprint": order.task.fingerprint, "finished_at": now()}
+    begun = [a for a in call.session.attempts(order.step) if a.number >= number and a.outcome is None]
+    if begun and reply.exit_code != ExitCode.INTERRUPTED:
+        begun[-1].finish(document)
+    observability.signal_completion(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
     return document
+
+
+def _without_empty_claims(tool: str, document: Json, order: Order) -> Json:
+    """A success counts only with its verdict and every output it was asked for: a tool may say more than it did."""
+    if document.get("exit_code") != ExitCode.SUCCESS:
+        return document
+    entries = document.get("outputs")
+    listed = [cast(Json, e) for e in cast(list[Any], entries) if isinstance(e, dict)] if isinstance(entries, list) else []
+    there = {e.get("output") for e in listed if files.exists(str(e.get("path", ""))) and e.get("in") in ("session", "workspace")}
+    missing = [o.name for o in order.task.outputs if not o.optional and o.name not in there]
+    if document.get("verdict") == "done" and not missing and len(listed) == len(there):
+        return document
+    reason = f"without {', '.join(missing)}" if missing else f"with the verdict {document.get('verdict')!r}"
+    error = {"code": "CHILD_CRASHED", "message": f"{tool} claimed success {reason}", "hint": "look at its attempt folder"}
+    return {"status": "failure", "exit_code": int(ExitCode.FAILURE), "error": error}
 
 
 def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: bool) -> StepResult:
@@ -248,5 +307,5 @@ def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: boo
         attempts=attempts,
         skipped=skipped,
         note=outcome.get("note") or "",
-        cost_usd=outcome.get("cost_usd"),
+        did=files.digest([[c["path"], c.get("sha256", "")] for c in _changes(outcome) if c["root"] == "workspace"]),
     )

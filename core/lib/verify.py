@@ -6,9 +6,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from lib import files, schemas
-from lib.contract import Json, StrataError
+from lib.contract import Json
 from lib.task import Output, Task
 
 _STATUS_LINE = re.compile(
@@ -46,9 +47,12 @@ def status_line(result: str, action: str, completion: str) -> Verdict:
 def structured_verdict(data: object) -> Verdict:
     """Data may carry its own verdict; data that carries none is simply done."""
     if isinstance(data, dict):
-        word = data.get("verdict")  # type: ignore[reportUnknownMemberType]
+        fields = cast(Json, data)
+        word = fields.get("verdict", "done")
+        reason = str(fields.get("reason", ""))
         if word in ("done", "needs_revision", "failed"):
-            return Verdict(str(word), str(data.get("reason", "")))  # type: ignore[reportUnknownMemberType]
+            return Verdict(str(word), reason)
+        return Verdict("failed", f"its verdict is {word!r}, which is none of done, needs_revision, failed")
     return Verdict("done")
 
 
@@ -79,7 +83,10 @@ def _problem(output: Output, path: Path) -> str:
     if not path.exists():
         return "missing"
     if output.path.endswith("/"):
-        return "" if path.is_dir() and any(path.iterdir()) else "is not a folder with something in it"
+        held = list(path.rglob("*")) if path.is_dir() else []
+        if any(p.is_symlink() for p in held):
+            return "holds a symbolic link"
+        return "" if any(p.is_file() and p.stat().st_size for p in held) else "is not a folder with something in it"
     if not path.is_file():
         return "is not a regular file"
     if not path.read_bytes().strip():
@@ -100,9 +107,3 @@ def schema_problem(path: Path, schema: str) -> str:
 
 def _refuse(word: str) -> object:
     raise ValueError(f"{word} is not JSON")
-
-
-def require_files(paths: list[Path]) -> None:
-    for path in paths:
-        if not path.is_file():
-            raise StrataError("MISSING_INPUT", f"{path} is not there", "check the input's path")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lib import files
+from lib.agents import Agent
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.drivers.paths import Names
@@ -63,29 +64,38 @@ class Try:
     step: Step
     kind: str  # first, retry, rerun, heal or repair
     agent: str
+    definition: str  # the fingerprint of the agent's definition
     attempt: Attempt
     timer: Timer
     before: dict[str, Path | None]  # what stood at the place of each output in the workspace
 
     @staticmethod
-    def begin(call: Call, task: Task, step: Step, kind: str, agent: str = "") -> Try:
+    def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None) -> Try:
+        earlier = call.session.attempts(step)
         attempt = call.session.new_attempt(step)
+        name, definition = (agent.name, agent.fingerprint) if agent else ("", "")
+        cut_short = earlier[-1] if earlier and earlier[-1].outcome is None else None
         before: dict[str, Path | None] = {}
         for output in task.outputs:
             if output.place == "workspace":
                 path = output.locate(attempt.out, call.cwd, task.target)
+                if cut_short and (cut_short.folder / "before").is_dir():
+                    _put_back(call.cwd, path, cut_short.folder / "before" / output.name, cut_short.folder)
                 copy = attempt.folder / "before" / output.name
+                copy.parent.mkdir(exist_ok=True)
                 before[output.name] = copy if path.exists() else None
                 if path.exists():
                     files.copy_whole(path, copy)
-        return Try(call, task, step, kind, agent, attempt, Timer(), before)
+        return Try(call, task, step, kind, name, definition, attempt, Timer(), before)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
-        if isinstance(error, Exception) and not isinstance(error, Interrupted):
+        if isinstance(error, Interrupted):
+            self._take_back()
+        elif isinstance(error, Exception):
             known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
             self.end(Work(Verdict("failed", known.message), known.exit_code, known.document(), wrong=[known.message]))
 
@@ -97,11 +107,12 @@ class Try:
             path = output.locate(self.attempt.out, call.cwd, self.task.target)
             if work.verdict.word != "failed":
                 published += [self._publish(output, path)] if path.exists() else []
-            elif output.place == "workspace":
-                self._take_back(path, self.before.get(output.name))
+        if work.verdict.word == "failed":
+            self._take_back()
         outcome: Json = {
             "tool": call.tool.name,
             "agent": self.agent,
+            "definition": self.definition,
             "step": str(self.step),
             "attempt": self.attempt.number,
             "kind": self.kind,
@@ -135,17 +146,24 @@ class Try:
             source, path = path, self.call.session.folder / self.step.artifacts / output.path
             files.copy_whole(source, path)
         entry: Json = {"output": output.name, "in": output.place, "path": str(path.relative_to(self._root(output.place)))}
-        return entry | ({"sha256": files.sha256(path), "size": path.stat().st_size} if path.is_file() else {})
+        return entry | {"sha256": files.fingerprint(path), "size": path.stat().st_size}
 
-    def _take_back(self, path: Path, before: Path | None) -> None:
+    def _take_back(self) -> None:
         """A failed attempt leaves no partial artifact in place; what it wrote stays as evidence."""
-        if not files.leads_inside(self.call.cwd, path):
-            return  # a link was put in the way: what lies behind it is not ours to touch
-        if path.exists():
-            files.copy_whole(path, self.attempt.folder / "rejected" / path.name)
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        if before:
-            files.copy_whole(before, path)
+        for output in self.task.outputs:
+            if output.name in self.before:
+                path = output.locate(self.attempt.out, self.call.cwd, self.task.target)
+                _put_back(self.call.cwd, path, self.before[output.name], self.attempt.folder)
+
+
+def _put_back(cwd: Path, path: Path, before: Path | None, attempt: Path) -> None:
+    if not files.leads_inside(cwd, path):
+        return  # a link was put in the way: what lies behind it is not ours to touch
+    if path.exists():
+        files.copy_whole(path, attempt / "rejected" / path.name)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    if before and before.exists():
+        files.copy_whole(before, path)

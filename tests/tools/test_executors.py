@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from scripted_model.server import Request, fail, say, tool, turns
-from support import House
+from support import House, wait_for, with_marker
 
 OUTPUT = {"tools": "Write, Read", "strata": {"outputs": {"report": {"path": "report.md"}}}}
 
@@ -121,8 +122,28 @@ def test_what_healing_cannot_mend_is_not_tried_again(house: House, model) -> Non
     house.agent("trial", **OUTPUT)
     scripted = model(turns(fail(403)))
     ran = house.json("agent", "trial", "--self-heal", "--max-depth", "5")
-    assert ran.error["code"] == "LOGIN_REFUSED"
+    assert (ran.code, ran.error["code"]) == (1, "LOGIN_REFUSED")
     assert len(scripted.requests) == 1
+    assert not (house.session / "refinements").exists(), "no parent could answer that"
+
+
+def test_a_folder_output_must_hold_real_files_and_is_watched(house: House, model) -> None:
+    house.agent("trial", tools="Bash", strata={"outputs": {"tasks": {"path": "tasks/"}}})
+
+    def script(request: Request):
+        words = (
+            "ln -s /etc/hostname l" if "link" in request.prompt else ("echo x > a" if "good" in request.prompt else ": > empty")
+        )
+        if request.turn == 0:
+            return say(tool("Bash", command=f"mkdir -p {request.path('tasks')} && cd {request.path('tasks')} && {words}"))
+        return say("STAGE_TASK_COMPLETE")
+
+    model(script)
+    assert "symbolic link" in house.json("agent", "trial", "link").error["message"]
+    assert "not a folder with something in it" in house.json("agent", "trial", "nothing").error["message"]
+    ran = house.json("agent", "trial", "good")
+    assert ran.code == 0, ran.stderr
+    assert len(ran.document["outputs"][0]["sha256"]) == 64
 
 
 STRUCTURED = {"tools": "Read", "strata": {"structured": "answer", "outputs": {"answer": {"path": "a.json", "schema": "trial"}}}}
@@ -167,6 +188,18 @@ def test_prose_where_data_was_asked_for_is_repaired_once_by_a_small_model(house:
     assert [outcome(house, n)["kind"] for n in (1, 2)] == ["first", "repair"]
 
 
+def test_a_repaired_answer_is_still_judged_by_the_checks(house: House, model) -> None:
+    with_schema(house)
+    (house.workspace / "checks.yaml").write_text("version: 1\nchecks: {never: {command: 'false'}}\n")
+    house.agent("trial", tools="Read", strata={**STRUCTURED["strata"], "checks": ["never"]})
+
+    def script(request: Request):
+        return say(tool("StructuredOutput", n=12)) if "Put the text below" in request.prompt else say("It is twelve.")
+
+    model(script)
+    assert house.json("agent", "trial", "--checks", "checks.yaml").code == 1
+
+
 def test_a_failed_attempt_leaves_the_workspace_output_as_it_was(house: House, model) -> None:
     house.agent("trial", tools="Write", strata={"outputs": {"spec": {"path": "{target}", "in": "workspace", "schema": "checks"}}})
     (house.workspace / "old.json").write_text("what was there")
@@ -186,6 +219,81 @@ def test_an_agent_without_scope_cannot_write_the_workspace_with_its_file_tools(h
     ran = house.json("agent", "trial")
     assert not target.exists()
     assert [d["tool_name"] for d in ran.document["denials"]] == ["Write"]
+
+
+def test_an_agent_cannot_read_what_it_was_not_given(house: House, model) -> None:
+    house.agent("trial", **OUTPUT)
+    (house.folder / "private.txt").write_text("the secret")
+    scripted = model(turns(say(tool("Read", file_path=str(house.folder / "private.txt"))), say("STAGE_TASK_COMPLETE")))
+    ran = house.json("agent", "trial")
+    assert "the secret" not in json.dumps(scripted.requests[-1].body)
+    assert [d["tool_name"] for d in ran.document["denials"]] == ["Read"]
+
+
+def test_an_agent_writes_only_in_its_scope_and_is_found_out_where_a_shell_let_it(house: House, model) -> None:
+    house.agent("trial", tools="Write, Bash", strata={"scope": ["docs/**", "*.md"], "outputs": {"report": {"path": "r.md"}}})
+
+    def script(request: Request):
+        folder = house.workspace
+        if request.turn == 0:
+            return say(
+                tool("Write", file_path=str(folder / "docs/a.txt"), content="x"),
+                tool("Write", file_path=str(folder / "b.md"), content="x"),
+                tool("Write", file_path=str(folder / "src.py"), content="x"),
+                tool("Write", file_path=request.path("report"), content="x"),
+            )
+        if "shell" in request.prompt and request.turn == 1:
+            return say(tool("Bash", command=f"echo x > {folder}/src.py"))
+        return say("STAGE_TASK_COMPLETE")
+
+    model(script)
+    ran = house.json("agent", "trial")
+    assert ran.code == 0, ran.stderr
+    assert not (house.workspace / "src.py").exists()
+    assert len(ran.document["denials"]) == 1
+    assert (house.workspace / "docs/a.txt").exists()
+    ran = house.json("agent", "trial", "with the shell")
+    assert (ran.code, ran.error["message"]) == (1, "changed outside its scope: src.py")
+
+
+def test_an_interrupted_attempt_takes_its_half_written_output_back(house: House, model) -> None:
+    house.agent("trial", tools="Write", strata={"outputs": {"spec": {"path": "spec.md", "in": "workspace"}}})
+    (house.workspace / "spec.md").write_text("what was there")
+    late = say("late", hang_seconds=300)
+
+    def script(request: Request):
+        steps = [
+            say(tool("Read", file_path=request.path("spec"))),
+            say(tool("Write", file_path=request.path("spec"), content="half")),
+        ]
+        return steps[request.turn] if request.turn < 2 else late
+
+    house.agent("trial", tools="Read, Write", strata={"outputs": {"spec": {"path": "spec.md", "in": "workspace"}}})
+    model(script)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with house.start("agent", "trial", "--session-dir", str(house.folder / "s")) as child:
+            wait_for(lambda: (house.workspace / "spec.md").read_text() == "half", 60)
+            child.send_signal(number)
+            child.wait(timeout=60)
+            wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
+        if number == signal.SIGTERM:
+            assert (house.workspace / "spec.md").read_text() == "what was there"
+    model(turns(say("STAGE_FAILED: no")))
+    house.json("agent", "trial", "--session-dir", str(house.folder / "s"))
+    assert (house.workspace / "spec.md").read_text() == "what was there", "the next attempt takes back what kill -9 left"
+
+
+def test_what_the_definition_disallows_is_denied(house: House, model) -> None:
+    house.agent("trial", tools="Bash", disallowedTools="Bash(touch:*)")
+    model(
+        turns(
+            say(tool("Bash", command="touch no.txt")), say(tool("Bash", command="echo x > yes.txt")), say("STAGE_TASK_COMPLETE")
+        )
+    )
+    ran = house.json("agent", "trial")
+    assert not (house.workspace / "no.txt").exists()
+    assert (house.workspace / "yes.txt").exists()
+    assert len(ran.document["denials"]) == 1
 
 
 def test_checks_of_a_definition_judge_the_work(house: House, model) -> None:
@@ -256,6 +364,8 @@ def project(house: House, test: str) -> None:
         "ruff": {"command": ruff_command, "parser": "ruff"},
         "warn": {"command": "false", "blocking": False},
         "slow": {"command": "sleep 600", "timeout_seconds": 0.5},
+        "chatty": {"command": [*pytest_command, "-s"], "parser": "pytest"},
+        "nofiles": {"command": "echo warning: No Python files found; echo All checks passed", "parser": "ruff"},
         "missing": {"command": ["no-such-program"]},
         "junit": {"command": [*pytest_command, "--junitxml=r.xml"], "parser": "junit", "report": "r.xml"},
     }
@@ -273,6 +383,14 @@ def project(house: House, test: str) -> None:
         ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["pytest"], 1, "FAIL", "no test ran"),
         ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["junit"], 1, "FAIL", "no test ran"),
         ("import os\n", ["ruff"], 1, "FAIL", "1 errors"),
+        (
+            "def test_a():\n    print('12 passed upstream')\n    import pytest\n    pytest.skip('x')\n",
+            ["chatty"],
+            1,
+            "FAIL",
+            "no test ran",
+        ),
+        ("", ["nofiles"], 1, "FAIL", "no file to check"),
         ("", ["warn"], 0, "WARN", ""),
         ("", ["slow"], 1, "FAIL", "still running"),
         ("", ["missing"], 1, "FAIL", "could not be started"),

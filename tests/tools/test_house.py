@@ -138,7 +138,7 @@ def test_the_orchestrators_of_the_house_run_on_replay(house: House, name: str) -
             "plan": 1,
             "implement": 2,
             "review": 2,
-            "test": None,
+            "test": 1,
         }
 
 

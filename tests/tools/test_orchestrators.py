@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -130,12 +130,14 @@ def test_a_retry_is_told_why_the_last_attempt_failed(trial: House) -> None:
 
 
 def test_retries_wait_as_long_as_they_are_told(trial: House) -> None:
-    configure(trial, stage("a", "retry: {max: 2, backoff_seconds: [0.4, 0.8]}"))
+    configure(trial, stage("a", "retry: {max: 2, backoff_seconds: [2.0, 4.0]}"))
     plan(trial, a="fail fail ok")
-    started = time.monotonic()
     assert run(trial).code == 0
-    assert time.monotonic() - started > 1.2
     assert log(trial) == ["a"] * 3
+    ends = [json.loads(p.read_text()) for p in sorted(trial.session.glob("trial/stages/01-a/attempt-*/outcome.json"))]
+    times = [datetime.fromisoformat(e["finished_at"]).timestamp() for e in ends]
+    assert times[1] - times[0] > 2.0
+    assert times[2] - times[1] > 4.0
 
 
 def test_a_crashed_executor_is_a_failure_that_is_retried(trial: House) -> None:
@@ -145,6 +147,9 @@ def test_a_crashed_executor_is_a_failure_that_is_retried(trial: House) -> None:
     assert (ran.code, ran.error["code"]) == (1, "CHILD_CRASHED")
     assert "SIGKILL" in ran.error["message"]
     assert len(log(trial)) == 2
+    outcomes = [json.loads(p.read_text()) for p in sorted(trial.session.glob("trial/stages/01-a/attempt-*/outcome.json"))]
+    assert [o["error"]["code"] for o in outcomes] == ["CHILD_CRASHED"] * 2, "its parent says that the attempts ended"
+    assert (trial.session / ".signals/exec-trial.01-a.fail").exists()
 
 
 def test_an_executor_that_breaks_still_says_that_its_attempt_ended(trial: House) -> None:
@@ -170,11 +175,84 @@ def test_only_optional_stages_failing_is_12_and_never_turns_into_0(trial: House)
     assert run(trial).code == 0
 
 
-@pytest.mark.parametrize("word", ["depth", "human"])
-def test_depth_and_a_persons_input_are_not_absorbed_by_an_optional_stage(trial: House, word: str) -> None:
+@pytest.mark.parametrize(("word", "code"), [("depth", 2), ("human", 3), ("escalate", 11)])
+def test_depth_escalation_and_a_persons_input_are_not_absorbed_by_an_optional_stage(trial: House, word: str, code: int) -> None:
     configure(trial, stage("a", "required: false") + stage("b"))
     plan(trial, a=word)
-    assert run(trial).code == {"depth": 2, "human": 3}[word]
+    assert run(trial).code == code
+    assert "b" not in log(trial)
+
+
+def test_of_several_failures_the_gravest_is_raised(trial: House) -> None:
+    fan_out(trial, [{"id": "p"}, {"id": "q"}], "skip")
+    plan(trial, p="fail", q="escalate")
+    assert run(trial).code == 11
+
+
+def test_a_manifest_of_a_run_that_has_not_ended_claims_nothing(trial: House) -> None:
+    configure(trial, stage("a") + stage("b"))
+    plan(trial, b="sleep")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for(lambda: log(trial) == ["a", "b"])
+        path = trial.session / "trial/manifest.json"
+        during = json.loads(path.read_text())
+        assert (during["status"], during["exit_code"], during["stages"][0]["status"]) == ("running", None, "success")
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert json.loads(path.read_text())["exit_code"] == 20
+
+
+def test_a_resolution_makes_a_stage_that_asked_for_one_run_again(trial: House) -> None:
+    configure(trial, stage("a") + stage("b"))
+    plan(trial, b="revise ok")
+    assert run(trial).code == 10
+    assert run(trial).code == 10
+    assert log(trial) == ["a", "b"], "without an answer there is nothing new to do"
+    (trial.workspace / "answer.md").write_text("Do it the short way.")
+    ran = run(trial, "--extra-context", "answer.md")
+    assert ran.code == 0
+    assert log(trial) == ["a", "b", "b"]
+    assert "Do it the short way." in made(ran, "b")["told"]
+
+
+def test_a_file_parameter_that_is_not_there_is_refused_before_anything_runs(trial: House) -> None:
+    configure(trial, stage("a", "inputs: {spec: param.spec}"), "params: {spec: {type: file}}\n")
+    ran = run(trial, "--param", "spec=nope.md")
+    assert (ran.code, ran.error["code"]) == (1, "USAGE")
+    assert "nope.md" in ran.error["message"]
+    assert log(trial) == []
+
+
+def test_a_check_that_does_not_exist_is_found_before_earlier_stages_are_paid_for(trial: House) -> None:
+    configure(trial, stage("a") + "  - {name: b, tool: check.py, args: [pytset]}\n")
+    ran = run(trial)
+    assert ran.error["code"] == "UNKNOWN_CHECK"
+    assert log(trial) == []
+
+
+def test_an_earlier_output_can_stand_in_an_argument(trial: House) -> None:
+    configure(trial, stage("a") + '  - {name: b, tool: worker.py, args: [b, "{a.made}"], outputs: {made: {path: made.json}}}\n')
+    ran = run(trial)
+    assert ran.code == 0
+    task = json.loads((trial.session / "trial/stages/02-b/task-1.json").read_text())
+    assert task["fingerprint"]
+
+
+def test_an_edited_definition_reruns_the_steps_of_that_agent_also_behind_a_tool(house: House) -> None:
+    import sys
+
+    from support import ROOT
+
+    sys.path.insert(0, str(ROOT / "tests/fixtures"))
+    import make
+
+    flags = ("--driver", "replay", "--fixtures", str(ROOT / "tests/fixtures/oresearch"))
+    make.oresearch(house, *flags)
+    market = house.folder / "prompts/executors/researcher-market.md"
+    market.write_text(market.read_text() + "\nBe brief.\n")
+    ran = make.oresearch(house, *flags, "--session-dir", str(house.session))
+    skipped = {i["name"]: i["skipped"] for i in ran.document["stages"][0]["items"]}
+    assert skipped == {"market": False, "ux": True, "tech": True}
 
 
 def test_a_timeout_is_kept_by_the_executor(trial: House) -> None:
@@ -344,7 +422,7 @@ def test_ask_waits_for_a_person_and_does_what_they_say(trial: House) -> None:
     assert log(trial)[-1] == "z"
 
 
-def test_no_item_at_all_is_fine_and_all_items_failing_is_not(trial: House) -> None:
+def test_no_item_at_all_is_fine(trial: House) -> None:
     fan_out(trial, [])
     assert run(trial).code == 0
 
@@ -381,7 +459,13 @@ def test_an_item_key_cannot_leave_the_session(trial: House) -> None:
     assert ran.code == 0, ran.stderr
     folders = [p for p in (trial.session / "trial/stages/02-each").iterdir() if p.is_dir()]
     assert len(folders) == 5
-    assert not (trial.session / "evil").exists()
+    assert not [
+        p
+        for p in trial.folder.rglob("*evil*")
+        if p.parent != trial.session / "trial/stages/02-each"
+        and p.is_dir()
+        and p.parent != trial.session / "artifacts/trial/02-each"
+    ]
 
 
 def test_enough_successes_are_a_success_and_the_stage_is_then_finished_as_a_whole(trial: House) -> None:
@@ -391,7 +475,6 @@ def test_enough_successes_are_a_success_and_the_stage_is_then_finished_as_a_whol
     assert first.code == 0, first.stderr
     assert run(trial).code == 0
     assert log(trial).count("q") == 1
-    plan(trial, s="fail")
 
 
 def test_a_group_with_too_few_successes_fails(trial: House) -> None:
@@ -437,8 +520,9 @@ def test_a_loop_is_taken_so_often_and_no_more(trial: House, then: str, code: int
     ran = run(trial)
     assert ran.code == code
     assert log(trial) == [*["a", "b"] * 3, *(["c"] if last == "c" else [])]
+    before = log(trial)
     assert run(trial).code == code
-    assert log(trial)[:7] == [*["a", "b"] * 3, *(["c"] if last == "c" else [])][:7], "the counter survives"
+    assert log(trial) == before, "the counter survives, and nothing is done again"
 
 
 def test_a_loop_hands_its_cause_to_its_target(trial: House) -> None:
@@ -537,3 +621,179 @@ def test_a_parallel_group_is_stopped_whole(trial: House) -> None:
         child.wait(timeout=60)
     assert child.returncode == 20
     assert with_marker(str(trial.folder / "core")) == []
+
+
+# What an attacker tried
+
+
+LIAR = """
+import json, sys
+if "--help" in sys.argv:
+    sys.exit(0)
+print(json.dumps({document}))
+"""
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"exit_code": 0},
+        {"exit_code": 0, "verdict": "failed"},
+        {"exit_code": 0, "verdict": "done"},
+        {"exit_code": 0, "verdict": "done", "outputs": 7},
+        {"exit_code": 0, "verdict": "done", "outputs": [{"output": "made", "in": "session", "path": "/nowhere"}]},
+    ],
+)
+def test_a_tool_that_claims_success_without_its_outputs_is_not_believed(trial: House, document: dict) -> None:
+    block = (trial.folder / "core/check.py").read_text().split('"""')[0]
+    head = 'TOOL = Tool("liar", layer=1)\n'
+    body = LIAR.replace("{document}", repr(document))
+    (trial.folder / "core/liar.py").write_text(f"{block}Tool = lambda *a, **k: None\n{head}{body}")
+    configure(trial, "  - {name: a, tool: liar.py, outputs: {made: {path: made.json}}, retry: {max: 0}}\n")
+    ran = run(trial)
+    assert (ran.code, ran.error["code"]) == (1, "CHILD_CRASHED")
+
+
+@pytest.mark.parametrize("verdict", ["FAILED", "error", "needs-revision", "ok"])
+def test_a_verdict_nobody_knows_is_a_failure(trial: House, verdict: str) -> None:
+    trial.tool("worker", f"def work(task, out, call):\n    return {{'verdict': {verdict!r}}}\n")
+    configure(trial, "  - {name: a, tool: worker.py, retry: {max: 0}}\n")
+    assert run(trial).code == 1
+
+
+def test_a_rewritten_input_reruns_what_was_made_from_it_although_we_wrote_it_ourselves(trial: House) -> None:
+    writer = """
+def work(task, out, call):
+    (Path(call.cwd) / "spec.md").write_text(task.inputs["words"])
+    return Verdict("done")
+"""
+    trial.tool("writer", writer)
+    first = "  - {name: w, tool: writer.py, inputs: {words: param.words}, outputs: {spec: {path: spec.md, in: workspace}}}\n"
+    configure(trial, first + stage("a", "target: spec.md"), "params: {words: {}}\n")
+    run(trial, "--param", "words=one")
+    run(trial, "--param", "words=one")
+    assert log(trial) == ["a"]
+    run(trial, "--param", "words=two")
+    assert log(trial) == ["a", "a"]
+
+
+def test_two_stages_that_write_the_same_file_are_both_finished(trial: House) -> None:
+    writer = """
+def work(task, out, call):
+    with (Path(call.cwd) / "log").open("a") as file:
+        file.write(call.options.words[0] + "\\n")
+    (Path(call.cwd) / "same.txt").write_text(call.options.words[0])
+    return Verdict("done")
+"""
+    trial.tool("writer", writer)
+    one = "  - {name: %s, tool: writer.py, args: [%s], outputs: {x: {path: same.txt, in: workspace}}}\n"
+    configure(trial, one % ("a", "a") + one % ("b", "b"))
+    run(trial)
+    run(trial)
+    assert log(trial) == ["a", "b"]
+
+
+def test_item_keys_that_imitate_each_others_folder_names_stay_apart(trial: House) -> None:
+    from lib.files import safe_name
+
+    fan_out(trial, [{"id": "a b"}, {"id": safe_name("a b")}])
+    assert run(trial).code == 0
+    assert len(list(trial.session.glob("artifacts/trial/02-each/*/made.json"))) == 2
+
+
+def test_a_question_in_a_loop_is_answered_round_by_round(trial: House) -> None:
+    ask = "  - {name: ok, ask: {question: Is it good}}\n"
+    configure(trial, stage("a") + ask + stage("b", "on: {needs_revision: again}"), LOOP % "fail")
+    plan(trial, b="revise ok")
+    assert run(trial).code == 3
+    assert run(trial, "--answer", "ok=first").code == 3, "the second round asks again"
+    assert log(trial) == ["a", "b", "a"]
+    ran = run(trial, "--answer", "ok=second")
+    assert ran.code == 0
+    assert log(trial) == ["a", "b", "a", "b"]
+    answers = [json.loads(p.read_text())["answer"] for p in sorted(trial.session.glob("trial/stages/02-ok/round-*/answer.json"))]
+    assert answers == ["first", "second"]
+
+
+def test_a_damaged_output_of_an_earlier_round_is_made_again_not_run_past(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "inputs: {x: a.made}, on: {needs_revision: again}"), LOOP % "fail")
+    plan(trial, b="revise ok")
+    assert run(trial).code == 0
+    (trial.session / "artifacts/trial/01-a/round-1/made.json").unlink()
+    assert run(trial).code == 0
+    assert (trial.session / "artifacts/trial/01-a/round-1/made.json").exists()
+
+
+def test_a_moved_session_is_still_finished(trial: House) -> None:
+    configure(trial, stage("a") + stage("b", "inputs: {x: a.made}, on: {needs_revision: again}"), LOOP % "fail")
+    plan(trial, b="revise ok")
+    run(trial)
+    before = log(trial)
+    moved = trial.session.rename(trial.sessions / "moved")
+    assert trial.json("orchestrator", "trial", "--session-dir", str(moved)).code == 0
+    assert log(trial) == before
+
+
+def test_a_new_run_waits_for_the_whole_old_tree_not_only_for_its_top(trial: House) -> None:
+    trial.tool(
+        "sleeper",
+        """
+def work(task, out, call):
+    from lib import process
+    import os
+    words = "trap '' TERM; touch started; while :; do sleep 0.1; done"
+    process.run_command(["sh", "-c", words], env=dict(os.environ), cwd=call.cwd)
+    return Verdict("done")
+""",
+    )
+    configure(trial, "  - {name: a, tool: sleeper.py, retry: {max: 0}}\n")
+    with trial.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for((trial.workspace / "started").exists)
+        child.kill()
+        child.wait()
+        ran = run(trial, "--driver", "live")
+        assert ran.error["code"] == "SESSION_LOCKED"
+        wait_for(lambda: not with_marker(str(trial.folder / "core")), what="the end of the old tree")
+
+
+def test_a_text_of_any_length_is_a_text(trial: House) -> None:
+    configure(trial, stage("a", 'target: "{param.t}", inputs: {x: param.t}'), "params: {t: {}}\n")
+    assert run(trial, "--param", f"t={'long ' * 2000}").code == 0
+
+
+def test_an_item_that_cannot_be_passed_on_fails_alone(trial: House) -> None:
+    fan_out(trial, [{"id": "good"}, {"id": "nul\x00"}, {"id": "h" * 200_000}])
+    ran = run(trial)
+    assert ran.code == 12, ran.stderr
+    assert [i["status"] for i in ran.document["stages"][1]["items"]] == ["success", "failure", "failure"]
+
+
+@pytest.mark.parametrize("phase", ["a b", "../../evil", "x/y"])
+def test_a_phase_is_a_plain_name(trial: House, phase: str) -> None:
+    configure(trial, stage("a"))
+    assert run(trial, "--phase", phase).error["code"] == "USAGE"
+
+
+@pytest.mark.parametrize("text", ["{}", '{"exit_code": "0"}', '{"exit_code": true}'])
+def test_an_outcome_that_says_nothing_stops_the_run_with_its_name(trial: House, text: str) -> None:
+    configure(trial, stage("a"))
+    run(trial)
+    (trial.session / "trial/stages/01-a/attempt-1/outcome.json").write_text(text)
+    ran = run(trial)
+    assert ran.error["code"] == "CORRUPT_STATE"
+    assert "attempt-1/outcome.json" in ran.error["message"]
+
+
+@pytest.mark.parametrize("redirect", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "2>&1 | true; exit ${PIPESTATUS[0]}"])
+def test_the_exit_code_does_not_depend_on_who_listens(trial: House, redirect: str) -> None:
+    import shlex
+    import subprocess
+
+    configure(trial, stage("a"))
+    plan(trial, a="human")
+    command = f"{shlex.join(trial.argv('orchestrator', 'trial'))} {redirect}"
+    done = subprocess.run(
+        ["bash", "-c", command], env=trial.env, cwd=trial.workspace, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stdout + done.stderr

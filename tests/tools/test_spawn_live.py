@@ -72,6 +72,18 @@ def test_writes_are_confined_to_the_working_folder_and_a_denial_is_in_the_docume
     assert [(a["path"], a["change"]) for a in document["artifacts"]] == [("inside.txt", "created")]
 
 
+def test_a_good_answer_that_speaks_of_long_prompts_is_still_good(house: House, model) -> None:
+    model(turns(say("The error `prompt is too long` means what it says.")))
+    assert house.json("spawn", "--prompt", "x").code == 0
+
+
+def test_a_wide_permission_mode_is_recorded_as_unconfined(house: House, model) -> None:
+    model(turns(say(tool("Write", file_path=str(house.workspace / "x.txt"), content="x")), say("ok")))
+    document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Write", "--permission-mode", "acceptEdits").document
+    assert document["confinement"] == "none"
+    assert [a["path"] for a in document["artifacts"]] == ["x.txt"]
+
+
 def test_an_agent_with_bash_is_recorded_as_unconfined(house: House, model) -> None:
     model(turns(say(tool("Bash", command="echo hi > made.txt")), say("ok")))
     document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash").document
@@ -289,6 +301,51 @@ def test_an_agent_cannot_give_its_children_more_than_it_has(house: House, model)
     assert len(answers) == len(tries)
     assert all("WIDENING_REFUSED" in json.dumps(a) for a in answers), json.dumps(answers)[:3000]
     assert len(scripted.requests) == len(tries) + 1
+
+
+def test_a_killed_keeper_takes_the_agent_with_it(house: House, model) -> None:
+    marker = f"sleep 984{os.getpid()}"
+    model(turns(say(tool("Bash", command=marker)), say("ok")))
+    with house.start("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--output-format", "json") as child:
+        wait_for(lambda: with_marker(marker), what="the agent's Bash child")
+        kept = next(p for p in with_marker("keeper.py") if _ours(p, child.pid))
+        os.kill(kept, signal.SIGKILL)
+        child.communicate(timeout=60)
+    assert child.returncode == 1
+    wait_for(lambda: not with_marker(marker), what="the end of the agent's child")
+
+
+def test_odd_changes_are_recorded_and_replayed(house: House, model) -> None:
+    """Kinds that change, names of any bytes, links that lead out, and things that cannot be kept."""
+
+    def prepare(folder: Path) -> None:
+        (folder / "was-dir").mkdir()
+        (folder / "was-dir/x").write_text("x")
+        (folder / "was-file").write_text("x")
+        (folder / "to-link").mkdir()
+
+    commands = (
+        "rm -r was-dir; echo f > was-dir; rm was-file; mkdir was-file; echo y > was-file/y; rmdir to-link; ln -s /etc to-link;"
+        " mkfifo pipe; echo n > $'new\\nline'; echo b > $'caf\\xe9'; echo '{{strata:house}} stays' > literal; echo $PWD-old > near"
+    )
+    prepare(house.workspace)
+    model(turns(say(tool("Bash", command=commands)), say("ok")))
+    recorded = house.folder / "recorded"
+    flags = ("--allowed-tools", "Bash", "--output-format", "json")
+    first = house.run("spawn", "--prompt", "x", *flags, "--driver", "record", "--session-dir", str(recorded))
+    assert first.code == 0, first.stderr
+    other = House(house.folder / "another")
+    prepare(other.workspace)
+    ran = other.run("spawn", "--prompt", "x", *flags, "--driver", "replay", "--fixtures", str(recorded))
+    assert ran.code == 0, ran.stderr
+    work = other.workspace
+    assert (work / "was-dir").read_text() == "f\n"
+    assert (work / "was-file/y").read_text() == "y\n"
+    assert str((work / "to-link").readlink()) == "/etc"
+    assert (work / "new\nline").read_text() == "n\n"
+    assert Path(os.fsdecode(os.fsencode(work) + b"/caf\xe9")).read_text() == "b\n"
+    assert (work / "literal").read_text() == "{{strata:house}} stays\n"
+    assert (work / "near").read_text() == f"{house.workspace}-old\n", "another folder's name is only a text"
 
 
 def test_recorded_file_changes_replay_byte_for_byte_with_their_modes(house: House, model) -> None:

@@ -26,6 +26,8 @@ class Request:
     session: Path
     attempt: Path
     write_dirs: tuple[Path, ...]
+    write_globs: tuple[str, ...]  # of the working folder; none: all of it, where it may be written at all
+    disallowed_tools: tuple[str, ...]
     read_dirs: tuple[Path, ...]
     env: dict[str, str]
     timeout_seconds: float
@@ -71,6 +73,3 @@ class Answer:
             "duration_seconds": round(self.duration_seconds, 3),
             "denials": self.denials,
         }
-
-
-Driver = Callable[[Request], Answer]

@@ -86,10 +86,8 @@ def check_init(talk: Conversation, data: Json) -> None:
 
 def to_answer(talk: Conversation) -> Answer:
     result = talk.result
+    text = keep_text(talk)
     code, error = classify(talk)
-    text = (result.result if result else None) or talk.last_text
-    if not text and talk.last_data is not None:
-        text = json.dumps(talk.last_data, ensure_ascii=False)  # data that failed its schema is still what was paid for
     answer = Answer(exit_code=code, error=error, result=text, duration_seconds=time.monotonic() - talk.started)
     if result:
         answer.structured_output = result.structured_output
@@ -99,8 +97,16 @@ def to_answer(talk: Conversation) -> Answer:
         answer.turns = result.num_turns
         answer.agent_session_id = result.session_id
         answer.denials = list(result.permission_denials or [])
-    files.write_atomic(talk.request.attempt / "output.md", text)
     return answer
+
+
+def keep_text(talk: Conversation) -> str:
+    """The answer as it stands, on disk before anything is made of it: it was paid for, whatever it turns out to be."""
+    text = (talk.result.result if talk.result else None) or talk.last_text
+    if not text and talk.last_data is not None:
+        text = json.dumps(talk.last_data, ensure_ascii=False)  # data that failed its schema
+    files.write_atomic(talk.request.attempt / "output.md", text)
+    return text
 
 
 LOGIN_HINT = "set ANTHROPIC_API_KEY, or run `claude` once and log in"
@@ -129,7 +135,7 @@ def classify(talk: Conversation) -> tuple[ExitCode, Json | None]:
     if result.subtype == "error_max_turns":
         return failed("MAX_TURNS", f"not finished after {talk.request.max_turns} turns", "raise --max-turns, or ask for less")
     if result.subtype == "error_max_budget_usd":
-        spent = f"{result.total_cost_usd:.4f} USD spent of {talk.request.max_budget_usd}"
+        spent = f"{result.total_cost_usd or 0:.4f} USD spent of {talk.request.max_budget_usd}"
         return failed("BUDGET_EXCEEDED", spent, "raise --max-budget-usd", ExitCode.NEEDS_ESCALATION)
     if result.subtype == "error_max_structured_output_retries":
         return failed("SCHEMA_RETRIES", words, "the last answer is kept in output.md; simplify the schema or the question")
@@ -137,7 +143,7 @@ def classify(talk: Conversation) -> tuple[ExitCode, Json | None]:
         return failed("RATE_LIMITED", words, "wait for the reset and run it again", resets_at=talk.resets_at)
     if status and status >= 500:
         return failed("API_OVERLOADED" if status == 529 else "API_ERROR", words, "try again later", api_status=status)
-    if "prompt is too long" in words.lower():
+    if result.is_error and "prompt is too long" in words.lower():
         return failed("PROMPT_TOO_LONG", words, "put the material into files and let the agent read them")
     if status:
         hint = "check the model's name" if status == 404 else "the request itself was refused"

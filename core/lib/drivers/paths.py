@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from lib.contract import HOUSE, Json
+
+MARK = "{{strata:"
+LITERAL = "{{strata:literal:"  # what a text that itself speaks of such names becomes
 
 
 class Names:
@@ -18,19 +22,20 @@ class Names:
         for name, folder in folders.items():
             for path in {str(folder), os.path.realpath(folder)}:
                 pairs.append((path, f"{{{{strata:{name}}}}}"))
-        # The longest first: a session may lie in the workspace, or the workspace in the session.
-        self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
+        # The longest first: a session may lie in the workspace, or the workspace in the session. A path ends where it
+        # ends: /a/work is not the beginning of /a/work-2.
+        self.names = dict(pairs)
+        longest_first = sorted(self.names, key=lambda path: -len(path))
+        self.pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(re.escape(p) for p in longest_first) + r")(?![\w-]|\.\w)")
         self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
 
     def hide(self, text: str) -> str:
-        for path, name in self.pairs:
-            text = text.replace(path, name)
-        return text
+        return self.pattern.sub(lambda found: self.names[found[0]], text.replace(MARK, LITERAL))
 
     def show(self, text: str) -> str:
         for name, folder in self.folders.items():
             text = text.replace(name, folder)
-        return text
+        return text.replace(LITERAL, MARK)
 
     def hide_in(self, document: Json) -> Json:
         return json.loads(self.hide(json.dumps(document, ensure_ascii=False)))

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 from lib import files
-from lib.contract import Json
+from lib.contract import Json, StrataError
 from lib.drivers import Answer, Request
 from lib.drivers.paths import Names
 from lib.redact import redact
-from lib.snapshot import Change
+from lib.snapshot import Change, real_name
 
 
 def keep(request: Request, answer: Answer, changes: list[Change], roots: dict[str, Path]) -> None:
@@ -53,29 +53,43 @@ def _portable(data: bytes, names: Names) -> bytes:
 
 
 def restore(request: Request, recorded: Path, meta: Json, roots: dict[str, Path]) -> None:
-    """Applies the recorded changes again: folders first, deletions last and deepest first."""
+    """Applies the recorded changes again: first what was deleted, deepest first, for a file may stand where a folder was."""
     names = request.names
     changes: list[Json] = meta.get("changes", [])
-    for change in [c for c in changes if c["change"] != "deleted"]:
-        target = files.inside(roots[change["root"]], change["path"], "a recorded file")
-        target.parent.mkdir(parents=True, exist_ok=True)
+    for change in sorted((c for c in changes if c["change"] == "deleted"), key=lambda c: -len(c["path"])):
+        _make_room(_place(roots[change["root"]], real_name(change["path"])), "nothing")
+    for change in [c for c in changes if c["change"] != "deleted" and c["kind"] != "special"]:
+        path = real_name(change["path"])
+        target = _place(roots[change["root"]], path)
         mode = int(change["mode"], 8)
+        _make_room(target, change["kind"])
+        target.parent.mkdir(parents=True, exist_ok=True)
         if change["kind"] == "folder":
             target.mkdir(exist_ok=True)
             target.chmod(mode)
         elif change["kind"] == "symlink":
-            target.unlink(missing_ok=True)
             target.symlink_to(names.show(change["target"]))
         else:
-            data = (recorded / "files" / change["root"] / change["path"]).read_bytes()
+            data = (recorded / "files" / change["root"] / path).read_bytes()
             try:
                 data = names.show(data.decode("utf-8")).encode()
             except UnicodeDecodeError:
                 pass  # a binary file holds no names
             files.write_atomic(target, data, mode)
-    for change in sorted((c for c in changes if c["change"] == "deleted"), key=lambda c: -len(c["path"])):
-        target = files.inside(roots[change["root"]], change["path"], "a recorded file")
-        if target.is_dir() and not target.is_symlink():
+
+
+def _place(root: Path, path: str) -> Path:
+    """Below `root`, whatever the name holds; a link may stand at the place itself, but none on the way may lead out."""
+    target = root / path
+    if Path(path).is_absolute() or ".." in Path(path).parts or not files.leads_inside(root, target.parent):
+        raise StrataError("UNSAFE_PATH", f"the recorded file {path!r} leaves its folder", "this recording cannot be trusted")
+    return target
+
+
+def _make_room(target: Path, kind: str) -> None:
+    """Takes away what stands at `target`, unless it is a folder and shall stay one, or a file that is replaced whole."""
+    if target.is_dir() and not target.is_symlink():
+        if kind != "folder":
             shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+    elif kind != "file" or target.is_symlink():
+        target.unlink(missing_ok=True)
