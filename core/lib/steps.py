@@ -220,6 +220,9 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepR
         if number:
             _wait(stage, len(tries) + number - 1)
             kind = "retry"
+            outcome = finished.outcome(order.step, wanted, stage.model)
+            if outcome:  # it had finished before it died: what it could not say any more is on disk
+                break
         outcome = _attempt(call, stage, order, kind, last)
         code = ExitCode(outcome["exit_code"])
         last = outcome.get("error")

@@ -152,6 +152,29 @@ def test_a_crashed_executor_is_a_failure_that_is_retried(trial: House) -> None:
     assert (trial.session / ".signals/exec-trial.01-a.fail").exists()
 
 
+def test_work_that_was_finished_before_its_executor_died_is_not_done_again(trial: House) -> None:
+    """The outcome is the truth: the executor here ends its attempt and is killed before it can say so."""
+    trial.tool(
+        "worker",
+        """
+def work(task, out, call):
+    import os, signal, threading
+    with (Path(call.cwd) / "log").open("a") as file:
+        file.write("a\\n")
+    def die():
+        while not (out.parent / "outcome.json").exists():
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=die, daemon=True).start()
+    return Verdict("done")
+""",
+    )
+    configure(trial, "  - {name: a, tool: worker.py}\n")
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    assert log(trial) == ["a"]
+
+
 def test_an_executor_that_breaks_still_says_that_its_attempt_ended(trial: House) -> None:
     trial.tool("worker", "def work(task, out, call):\n    return 1 / 0\n")
     configure(trial, stage("a", "retry: {max: 0}"))
