@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7"]
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1"]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from lib import cli, orchestrator_file, stages
+from lib import cli, files, orchestrator_file, stages
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -25,13 +26,15 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="config/orchestrators/NAME.yaml, or the path of such a file")
     parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter (repeatable)")
+    parser.add_argument("--params", metavar="FILE", help="parameters as a JSON object")
     stages.arguments(parser)
 
 
 def main(call: Call) -> Json:
     chosen = orchestrator_file.load(call.options.name, call.options.modifier)
-    params = cli.keyword(call.options.param, "--param")
-    return stages.run(call, chosen, params, topic=next(iter(params.values()), ""))
+    params = files.read_json(Path(call.options.params)) if call.options.params else {}
+    params |= cli.keyword(call.options.param, "--param")
+    return stages.run(call, chosen, params, topic=str(next(iter(params.values()), "")))
 
 
 if __name__ == "__main__":

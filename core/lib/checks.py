@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -37,12 +38,12 @@ def load(path: Path) -> dict[str, Check]:
     table: dict[str, Check] = {}
     for name, spec in cast(Json, data["checks"]).items():
         command: Any = spec["command"]
-        words = tuple(command) if isinstance(command, list) else ("sh", "-c", str(command))  # type: ignore[reportUnknownArgumentType]
+        words = cast(list[str], command) if isinstance(command, list) else ["sh", "-c", str(command)]
         if spec.get("parser") == "junit" and not spec.get("report"):
             raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
         table[name] = Check(
             name,
-            cast(tuple[str, ...], words),
+            tuple(w.replace("{python}", sys.executable) for w in words),
             float(spec.get("timeout_seconds", 600)),
             spec.get("blocking", True),
             spec.get("parser", "exit-code"),

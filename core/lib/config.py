@@ -40,6 +40,7 @@ class Document:
     def __init__(self, file: Path, text: str, first_line: int = 1) -> None:
         self.file = file
         self.first_line = first_line
+        self.wrapped = ""
         try:
             compose: Any = yaml.compose  # type: ignore[reportUnknownMemberType]
             self.node: Any = compose(text, Loader=_Loader)
@@ -65,9 +66,18 @@ class Document:
             for value in node.value:
                 self._no_duplicates(value)
 
+    def wrap(self, key: str, keep: tuple[str, ...]) -> None:
+        """Reads a document as if all but `keep` stood in a list of one under `key`. Places stay those of the file."""
+        whole = cast(Json, self.data)
+        inner = {k: v for k, v in whole.items() if k not in keep or k == "name"}
+        self.data = {k: v for k, v in whole.items() if k in keep} | {key: [inner]}
+        self.wrapped = key
+
     def line(self, path: list[Any]) -> int:
         """The line of the deepest part of `path` that exists."""
         node = self.node
+        if self.wrapped and path[:2] == [self.wrapped, 0]:
+            path = path[2:]
         line = node.start_mark.line if node else 0
         for part in path:
             if isinstance(node, yaml.MappingNode):

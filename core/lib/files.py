@@ -146,8 +146,12 @@ def copy_whole(source: Path, target: Path) -> None:
         beside = target.with_name(f".{target.name}.tmp.{os.getpid()}")
         shutil.rmtree(beside, ignore_errors=True)
         shutil.copytree(source, beside, symlinks=True)
-        if target.exists():
+        if target.is_dir():
             shutil.rmtree(target)
+        elif target.exists():
+            target.unlink()
         beside.replace(target)
     else:
+        if target.is_dir():
+            shutil.rmtree(target)
         write_atomic(target, source.read_bytes(), source.stat().st_mode & 0o777)

@@ -50,6 +50,8 @@ class StageResult:
             entry |= {"error": self.error.get("message", ""), "code": self.error.get("code", "")}
         optional: Json = {"round": self.round, "note": self.note, "question": self.question}
         entry |= {key: value for key, value in optional.items() if value}
+        if self.steps and not self.steps[0].key:
+            entry["outputs"] = self.steps[0].outputs
         if any(s.key for s in self.steps):
             entry["items"] = [s.document() for s in self.steps]
         return entry

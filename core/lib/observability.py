@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from lib import files, printing, process, signals
+from lib import files, printing, process, report, signals
 from lib.contract import ExitCode, Json, StrataError
 from lib.session import now
 
@@ -135,29 +135,7 @@ def write_live_report(
 
 def write_consolidated_report(session_dir: Path | str) -> Path:
     """P7. `execution-report.md`, made from what the session folder holds."""
-    folder = Path(session_dir)
-    lines = [f"# Execution report: {folder.name}", "", "## Stages", ""]
-    manifests = sorted(folder.glob("**/manifest.json"))
-    for path in manifests:
-        manifest = files.read_json(path)
-        if "stages" not in manifest:
-            continue
-        lines += [f"### {manifest.get('orchestrator', path.parent.name)}", ""]
-        lines += ["| stage | status | exit | attempts | artifact |", "|---|---|---|---|---|"]
-        for stage in manifest["stages"]:
-            cells = [stage.get(key, "") for key in ("name", "status", "exit_code", "attempts", "artifact")]
-            lines.append("| " + " | ".join(str(c if c is not None else "") for c in cells) + " |")
-            if stage.get("error"):
-                lines.append(f"|  | {stage['error']} | | | |")
-        lines.append("")
-    lines += ["## Signals", ""]
-    lines += [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(folder)] or ["none"]
-    report = folder / ".live-report"
-    count = len(report.read_text(encoding="utf-8").splitlines()) if report.exists() else 0
-    lines += ["", f"{count} lines in `.live-report`.", ""]
-    path = folder / "execution-report.md"
-    files.write_atomic(path, "\n".join(lines))
-    return path
+    return report.write(Path(session_dir))
 
 
 # How lines reach a person or a parent

@@ -414,3 +414,9 @@ def _before(members: dict[str, Worker], name: str) -> set[str]:
             found.add(other)
             queue += members[other].after
     return found
+
+
+def for_checks(names: list[str]) -> Orchestration:
+    """The orchestration that verifies: one stage, the checks."""
+    stage = Stage("checks", "01-checks", Worker(tool="check.py", args=tuple(names)), retry_max=0, timeout_seconds=3600)
+    return Orchestration("sentinel", {}, {}, (stage,))

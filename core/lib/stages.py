@@ -39,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True) -> None:
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
     add("--phase", default="", help=argparse.SUPPRESS)
+    add("--run-name", default="", help=argparse.SUPPRESS)
 
 
 def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic: str) -> Json:
@@ -47,9 +48,11 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
     call.depth.require(MINIMUM_STACK[2] if call.depth.current == 0 else 1)
     values = read_params(orchestration, params, call.cwd)
     require_checks(call, orchestration)
-    if call.options.phase and not files.is_safe(call.options.phase):
-        usage(f"--phase {call.options.phase!r} is not a plain name")
-    step = Step(phase=call.options.phase, orchestrator=orchestration.name)
+    for flag in ("phase", "run_name"):
+        value = getattr(call.options, flag)
+        if value and not files.is_safe(value):
+            usage(f"--{flag.replace('_', '-')} {value!r} is not a plain name")
+    step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
     call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
     walk = Walk(call, orchestration, values, step)
     walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))

@@ -161,9 +161,9 @@ def _put_back(cwd: Path, path: Path, before: Path | None, attempt: Path) -> None
         return  # a link was put in the way: what lies behind it is not ours to touch
     if path.exists():
         files.copy_whole(path, attempt / "rejected" / path.name)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
     if before and before.exists():
-        files.copy_whole(before, path)
+        files.copy_whole(before, path)  # in one step: there is no moment without the file
+    elif path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -9,34 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from support import House, Ran, alive, wait_for, with_marker
-
-# A worker whose behaviour a test sets in a file: one line per attempt, the last one repeats.
-WORKER = """
-def work(task, out, call):
-    name = call.options.words[0] if call.options.words else str(task.item)
-    plan = Path(call.cwd) / f"{name[-40:]}.plan"
-    lines = plan.read_text().split() if plan.exists() else ["ok"]
-    log = Path(call.cwd) / "log"
-    ran = log.read_text().split().count(name) if log.exists() else 0
-    with log.open("a") as file:
-        file.write(name + "\\n")
-    word = lines[min(ran, len(lines) - 1)]
-    for output in task.outputs:
-        told = [Path(p).read_text() for p in call.options.extra_context]
-        (out / output.path).write_text(json.dumps({"name": name, "inputs": task.inputs, "told": told}))
-    if word == "ok":
-        return Verdict("done")
-    if word == "revise":
-        return Verdict("needs_revision", f"{name} wants a revision")
-    if word == "sleep":
-        time.sleep(600)
-    if word == "crash":
-        import os, signal
-        os.kill(os.getpid(), signal.SIGKILL)
-    codes = {"fail": 1, "depth": 2, "human": 3, "refine": 10, "escalate": 11, "timeout": 21}
-    raise StrataError("TRIAL", f"{name} says {word}", exit_code=ExitCode(codes[word]))
-"""
+from support import WORKER, House, Ran, alive, wait_for, with_marker
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 4: runs a plan, phase by phase, and resumes it. `uv run core/campaign.py config/plans/quickstart.yaml`"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lib import campaigns, cli, depth, phases, plan, plan_file
+from lib.campaigns import Campaign
+from lib.cli import Call, Tool
+from lib.contract import HOUSE, Json, usage
+from lib.plan import Plan
+
+TOOL = Tool(
+    "campaign",
+    layer=4,
+    summary="Run a plan: its phases by dependency, each verified, resumable at any time.",
+    example="uv run core/campaign.py config/plans/quickstart.yaml",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("plan", metavar="PLAN", nargs="?", help="a plan, such as config/plans/quickstart.yaml")
+    add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
+    add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
+    add("--list", action="store_true", help="the campaigns there are, newest first")
+    phases.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    base = Path(call.options.session_base).absolute() if call.options.session_base else HOUSE / "sessions"
+    if call.options.list:
+        return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": campaigns.listing(base)}
+    chosen, text = read_plan(call, base)
+    settle(call, chosen)
+    if call.options.dry_run:
+        return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **campaigns.forecast(chosen)}
+    call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
+    call.open_session(chosen.name, chosen.name)
+    return Campaign(call, chosen, campaigns.prepare(call, chosen, text)).go()
+
+
+def read_plan(call: Call, base: Path) -> tuple[Plan, str]:
+    """The plan given, or, on resume, the session's own; a plan given with --resume replaces it."""
+    options = call.options
+    if not options.plan and not options.resume:
+        usage("which plan?", "uv run core/campaign.py config/plans/quickstart.yaml")
+    if options.resume:
+        session = campaigns.find_session(options.resume, base)
+        options.session_dir = str(session)
+        if not options.plan:
+            effective = campaigns.read_effective(session)
+            settings = effective["settings"]
+            options.model = options.model or settings["model"]
+            call.driver = options.driver or settings["driver"]
+            call.cwd = Path(options.cwd).absolute() if options.cwd else Path(settings["cwd"])
+            return plan.read(effective["plan"]), (session / "plan.yaml").read_text(encoding="utf-8")
+    chosen = plan_file.load(options.plan)
+    return chosen, plan_file.find(options.plan).read_text(encoding="utf-8")
+
+
+def settle(call: Call, chosen: Plan) -> None:
+    """What the plan says, where the command line says nothing."""
+    options = call.options
+    if chosen.driver and not options.driver and not options.resume:
+        call.driver = chosen.driver
+    if call.driver == "replay" and not options.fixtures:
+        options.fixtures = chosen.fixtures or None
+    if chosen.workspace not in ("session", ".") and not options.cwd and not options.resume:
+        call.cwd = Path(chosen.workspace).absolute()
+        if not call.cwd.is_dir():
+            usage(f"the workspace {chosen.workspace} is not there", "stand where it is, or give --cwd")
+    if options.max_depth is None:
+        call.depth = depth.from_environment(4, options.current_depth, chosen.max_depth)
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

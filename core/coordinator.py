@@ -1,0 +1,58 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1"]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 3: one phase: its orchestrators by dependency, then verification. `uv run core/coordinator.py plan.yaml --phase build`"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lib import cli, files, phases, plan, plan_file
+from lib.cli import Call, Tool
+from lib.contract import Json, nearest, usage
+from lib.plan import Phase, Plan
+
+TOOL = Tool(
+    "coordinator",
+    layer=3,
+    summary="Run one phase: its orchestrators by dependency, then its checks.",
+    example="uv run core/coordinator.py config/plans/research.yaml --phase research",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="FILE", help="a phase file, or a plan of which --phase names one phase")
+    parser.add_argument("--phase", metavar="NAME", help="which phase of a plan")
+    phases.arguments(parser)
+
+
+def main(call: Call) -> Json:
+    chosen = read_plan(call.options.plan)
+    phase = choose(chosen, call.options.phase)
+    call.depth.require(2 if call.depth.current == 0 else 1)
+    call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
+    return phases.run(call, chosen, phase)
+
+
+def read_plan(path: str) -> Plan:
+    """A file of the user's is checked; the JSON a campaign hands down has been."""
+    if path.endswith(".json"):
+        return plan.read(files.read_json(Path(path))["plan"])
+    return plan_file.load(path)
+
+
+def choose(chosen: Plan, name: str | None) -> Phase:
+    names = [p.name for p in chosen.phases]
+    if name is None and len(names) > 1:
+        usage(f"the plan has {len(names)} phases", f"--phase, one of: {', '.join(names)}")
+    if name is not None and name not in names:
+        usage(f"there is no phase {name!r}", nearest(name, names))
+    return chosen.phase(name or names[0])
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)

@@ -1,0 +1,168 @@
+"""Layer 3's runtime: the orchestrators of one phase by dependency, then verification, then the phase report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from lib import fanout, files
+from lib.cli import Call
+from lib.contract import STATUS, ExitCode, Json, StrataError
+from lib.plan import Phase, Plan, Run
+from lib.process import ToolResult
+from lib.session import now
+from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
+
+GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
+    add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
+
+
+def run(call: Call, plan: Plan, phase: Phase) -> Json:
+    """Runs the phase and returns its report. What is finished is skipped: running it again is how it is resumed."""
+    coordinator = Coordinator(call, plan, phase)
+    results = fanout.run(
+        {r.name: r.depends_on for r in phase.runs},
+        phase.cap,
+        lambda name: coordinator.orchestrate(next(r for r in phase.runs if r.name == name)),
+        succeeded=lambda r: r.exit_code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS),
+        blocked=_blocked,
+        go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
+    )
+    code = _together([r.exit_code for r in results.values()])
+    grade = ""
+    if code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
+        verified, grade = coordinator.verify()
+        code = verified if verified != ExitCode.SUCCESS else code
+    return coordinator.report(code, grade)
+
+
+def _blocked(name: str, cause: str) -> ToolResult:
+    error = {"code": "BLOCKED", "message": f"{cause} did not succeed"}
+    return ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
+
+
+def _together(codes: list[ExitCode]) -> ExitCode:
+    bad = [c for c in codes if c not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)]
+    if bad:
+        return min(bad, key=GRAVEST_FIRST.index)
+    return ExitCode.PARTIAL_SUCCESS if ExitCode.PARTIAL_SUCCESS in codes else ExitCode.SUCCESS
+
+
+class Coordinator:
+    def __init__(self, call: Call, plan: Plan, phase: Phase) -> None:
+        self.call = call
+        self.plan = plan
+        self.phase = phase
+        self.folder = call.session.folder / "phases" / phase.folder
+        self.replies: dict[str, ToolResult] = {}
+        self.sentinel: Json = {}
+
+    def orchestrate(self, run: Run) -> ToolResult:
+        """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
+        reply = self._call(run, [])
+        again = {
+            ExitCode.FAILURE: "retry",
+            ExitCode.PARTIAL_SUCCESS: "what failed",
+            ExitCode.NEEDS_REFINEMENT: "with a resolution",
+        }
+        if reply.exit_code in again:
+            self.call.event(f"{self.call.label}.{run.name}", "again", again[reply.exit_code])
+            refine = reply.exit_code == ExitCode.NEEDS_REFINEMENT
+            reply = self._call(run, ["--extra-context", str(self._resolution(run, reply))] if refine else [])
+        self.replies[run.name] = reply
+        self.report(None, "")
+        return reply
+
+    def _call(self, run: Run, extra: list[str]) -> ToolResult:
+        params = self.folder / run.name / "params.json"
+        files.write_json(params, run.params | {name: self._input(text) for name, text in run.inputs.items()})
+        flags = ["--params", str(params), "--phase", self.phase.folder, "--run-name", run.name, *extra]
+        flags += ["--modifier", run.modifier] if run.modifier else []
+        flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
+        for path in self.call.options.extra_context:
+            flags += ["--extra-context", str(Path(path).absolute())]
+        for answer in self.call.options.answer:
+            flags += ["--answer", answer]
+        return self.call.call("orchestrator.py", [*flags, run.orchestrator])
+
+    def _input(self, text: str) -> str:
+        """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced."""
+        phase, run, output = text.split(".")
+        path = self.call.session.folder / "phases" / self.plan.phase(phase).folder / run / "manifest.json"
+        stages: list[Json] = files.read_json(path)["stages"] if path.exists() else []
+        found = [s["outputs"][output] for s in stages if output in s.get("outputs", {})]
+        if not found:
+            raise StrataError("MISSING_INPUT", f"{text}: that run has not produced it", "run that phase first")
+        return str(self.call.session.folder / found[-1])
+
+    def _resolution(self, run: Run, reply: ToolResult) -> Path:
+        """Answers a refinement: what was found, as the thing to mend. The child gets it back as additional context."""
+        error = reply.error or {}
+        refinement = error.get("refinement")
+        source = self.call.session.folder / refinement if refinement else None
+        summary = source.read_text(encoding="utf-8")[:4000] if source and source.exists() else str(error.get("message", ""))
+        path = self.call.session.folder / "resolutions" / f"orch-{self.phase.folder}.{run.name}.md"
+        files.write_atomic(path, f"# Resolution\n\nResolve what is described below; nothing else is to change.\n\n{summary}\n")
+        return path
+
+    def verify(self) -> tuple[ExitCode, str]:
+        """Whether what the phase produced holds: checks that Python runs, through the sentinel."""
+        if not self.phase.checks:
+            return ExitCode.SUCCESS, "UNVERIFIABLE"
+        flags = ["--phase", self.phase.folder]
+        flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
+        reply = self.call.call("sentinel.py", [*flags, "--", *self.phase.checks])
+        self.sentinel = reply.document
+        return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+
+    def report(self, code: ExitCode | None, grade: str) -> Json:
+        """The seed's phase report. Before the end it says so, and can be taken for nothing else."""
+        runs: list[Json] = []
+        artifacts: list[str] = []
+        error: Json | None = None
+        for run in self.phase.runs:
+            reply = self.replies.get(run.name)
+            manifest = self.folder / run.name / "manifest.json"
+            runs.append(
+                {
+                    "name": run.name,
+                    "manifest": self.call.session.relative(manifest) if manifest.exists() else None,
+                    "exit_code": int(reply.exit_code) if reply else None,
+                }
+            )
+            error = error or (reply.error if reply and reply.exit_code == code else None)
+            artifacts += _artifacts(reply.document) if reply else []
+        status = "running" if code is None else ("complete" if code == ExitCode.SUCCESS else STATUS[code])
+        document: Json = {
+            "phase": self.phase.folder,
+            "name": self.phase.name,
+            "status": status,
+            "exit_code": None if code is None else int(code),
+            "orchestrators": runs,
+            "artifacts": [self.call.session.relative(Path(a)) for a in artifacts],
+            "sentinel_grade": grade,
+            "updated_at": now(),
+        }
+        if self.phase.unverified:
+            document["unverified"] = self.phase.unverified
+        if code not in (None, ExitCode.SUCCESS):
+            document["error"] = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
+        files.write_json(self.folder / "report.json", document)
+        self.call.artifact = self.folder / "report.json"
+        return document | {"session_dir": str(self.call.session.folder)}
+
+
+def _artifacts(document: Json) -> list[str]:
+    found: list[str] = []
+    stages: list[dict[str, Any]] = document.get("stages", [])
+    for stage in stages:
+        found += list(stage.get("outputs", {}).values())
+        found += [i["artifact"] for i in stage.get("items", []) if i.get("artifact")]
+    return found

@@ -1,0 +1,68 @@
+"""What a campaign is: its phases and what each runs and checks, as records that travel down as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lib.contract import Json
+
+
+@dataclass(frozen=True)
+class Run:
+    """One orchestrator of a phase."""
+
+    name: str
+    orchestrator: str
+    modifier: str = ""
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    inputs: dict[str, str] = field(default_factory=dict[str, str])  # parameter → PHASE.RUN.OUTPUT
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    folder: str  # phase-nn-name
+    runs: tuple[Run, ...]
+    depends_on: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    unverified: str = ""  # why nothing is checked
+    cap: int = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    description: str
+    phases: tuple[Phase, ...]
+    workspace: str = "."  # `session`: a fresh folder inside the session
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    driver: str = ""
+    fixtures: str = ""
+    checks_file: str = ""
+    max_parallel: int = 1
+    max_depth: int = 3
+
+    def document(self) -> Json:
+        return asdict(self)
+
+    def phase(self, name: str) -> Phase:
+        return next(p for p in self.phases if p.name == name)
+
+
+def read(document: Json) -> Plan:
+    """A plan that was checked before and handed down."""
+    phases: list[Phase] = []
+    for fields in document["phases"]:
+        runs = tuple(_run(r) for r in fields["runs"])
+        lists: Json = {"runs": runs, "depends_on": tuple(fields["depends_on"]), "checks": tuple(fields["checks"])}
+        known: Json = fields | lists
+        phases.append(Phase(**known))
+    whole: Json = document | {"phases": tuple(phases)}
+    return Plan(**whole)
+
+
+def _run(document: Json) -> Run:
+    known: Json = document | {"depends_on": tuple(document["depends_on"])}
+    return Run(**known)

@@ -1,0 +1,170 @@
+"""Reading a plan: everything it names (orchestrators, parameters, checks, references, files) is checked before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lib import checks, config, fanout, orchestrator_file
+from lib.config import Document
+from lib.contract import Json, StrataError, nearest
+from lib.depth import DEFAULT_MAX_DEPTH
+from lib.orchestration import Orchestration
+from lib.plan import Phase, Plan, Run
+
+PLANS = config.CONFIG / "plans"
+
+
+def find(name: str) -> Path:
+    """By path, or by name from config/plans."""
+    for file in (Path(name), PLANS / f"{name}.yaml"):
+        if file.is_file():
+            return file.absolute()
+    known = (f"config/plans/{p.name}" for p in PLANS.glob("*.yaml"))
+    raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", nearest(name, known))
+
+
+def load(name: str) -> Plan:
+    document = config.read(find(name))
+    keys: set[str] = set(document.data) if isinstance(document.data, dict) else set()  # type: ignore[reportUnknownMemberType]
+    if "run" in keys and "phases" not in keys:
+        document.wrap("phases", keep=("version", "name", "workspace", "checks"))  # a phase file: a plan of one phase
+    return _Reader(document, document.check("plan")).read()
+
+
+class _Reader:
+    def __init__(self, document: Document, data: Json) -> None:
+        self.document = document
+        self.data = data
+        self.folder = document.file.parent
+        self.orchestrations: dict[str, dict[str, Orchestration]] = {}  # phase → run → what it is
+
+    def read(self) -> Plan:
+        phases = [self._phase(index, spec) for index, spec in enumerate(self.data["phases"])]
+        self._graph(["phases"], {p.name: p.depends_on for p in phases}, "phase")
+        for index, phase in enumerate(phases):
+            self._inputs(index, phase, {p.name: p for p in phases})
+        workspace = self.data.get("workspace", ".")
+        if self.data.get("files") and workspace != "session":
+            raise self.document.error(["files"], "files are put only into a fresh workspace", "workspace: session")
+        fixtures = self.data.get("fixtures", "")
+        if self.data.get("driver") == "replay" and not fixtures:
+            raise self.document.error(["driver"], "replay needs fixtures", "fixtures: the folder of a recorded session")
+        return Plan(
+            name=self.data["name"],
+            description=self.data.get("description", ""),
+            phases=tuple(phases),
+            workspace=workspace,
+            files=self.data.get("files", {}),
+            driver=self.data.get("driver", ""),
+            fixtures=str((self.folder / fixtures).resolve()) if fixtures else "",
+            checks_file=self._checks_file(),
+            max_parallel=self.data.get("max_parallel", 1),
+            max_depth=self.data.get("max_depth", DEFAULT_MAX_DEPTH[4]),
+        )
+
+    def _checks_file(self) -> str:
+        name = self.data.get("checks")
+        return str((self.folder / name).resolve()) if name else ""
+
+    def _graph(self, at: list[Any], after: dict[str, tuple[str, ...]], what: str) -> None:
+        names = list(after)
+        for name in names:
+            if names.count(name) > 1:
+                raise self.document.error(at, f"two of them are called {name!r}", f"give each {what} its own name")
+        try:
+            fanout.check_graph(after, f"the {what}s")
+        except StrataError as error:
+            raise self.document.error(at, error.message, error.hint) from None
+
+    def _phase(self, index: int, spec: Json) -> Phase:
+        at: list[Any] = ["phases", index]
+        names = [s["name"] for s in self.data["phases"]]
+        if names.count(spec["name"]) > 1:
+            raise self.document.error([*at, "name"], f"two phases are called {spec['name']!r}", "give each its own name")
+        runs = tuple(self._run([*at, "run", number], run, spec["name"]) for number, run in enumerate(spec["run"]))
+        seen = [r.name for r in runs]
+        for number, run in enumerate(runs):
+            if seen.index(run.name) != number:
+                raise self.document.error([*at, "run", number], f"two runs are called {run.name!r}", "give one a name of its own")
+        self._graph([*at, "run"], {r.name: r.depends_on for r in runs}, "run")
+        chosen = tuple(spec["verify"].get("checks", ()))
+        if chosen:
+            path = Path(self._checks_file() or checks.DEFAULT_FILE)
+            table = checks.load(path)
+            for number, name in enumerate(chosen):
+                if name not in table:
+                    at_check = [*at, "verify", "checks", number]
+                    raise self.document.error(at_check, f"there is no check {name!r}", nearest(name, table))
+        return Phase(
+            name=spec["name"],
+            folder=f"phase-{index + 1:02d}-{spec['name']}",
+            runs=runs,
+            depends_on=tuple(spec.get("depends_on", ())),
+            checks=chosen,
+            unverified=spec["verify"].get("none", ""),
+            cap=spec.get("cap", 4),
+        )
+
+    def _run(self, at: list[Any], spec: Json, phase: str) -> Run:
+        try:
+            orchestration = orchestrator_file.load(self._orchestrator(spec["orchestrator"]), spec.get("modifier", ""))
+        except StrataError as error:
+            if error.code == "UNKNOWN_ORCHESTRATOR":
+                raise self.document.error([*at, "orchestrator"], error.message, error.hint) from None
+            if error.code == "USAGE":
+                raise self.document.error([*at, "modifier"], error.message, error.hint) from None
+            raise
+        given = {**spec.get("params", {}), **spec.get("inputs", {})}
+        for name in given:
+            if name not in orchestration.params:
+                message = f"{orchestration.name} has no parameter {name!r}"
+                raise self.document.error([*at, "params", name], message, nearest(name, orchestration.params))
+        for name, param in orchestration.params.items():
+            if name not in given and param.default is None and not param.optional:
+                message = f"{orchestration.name} needs the parameter {name!r}: {param.about}"
+                raise self.document.error([*at, "params"], message, f"params: {{{name}: …}}")
+        run = Run(
+            name=spec.get("name", orchestration.name),
+            orchestrator=self._orchestrator(spec["orchestrator"]),
+            modifier=spec.get("modifier", ""),
+            params=spec.get("params", {}),
+            inputs=spec.get("inputs", {}),
+            depends_on=tuple(spec.get("depends_on", ())),
+        )
+        self.orchestrations.setdefault(phase, {})[run.name] = orchestration
+        return run
+
+    def _orchestrator(self, name: str) -> str:
+        """A file beside the plan, or a name."""
+        return str((self.folder / name).resolve()) if name.endswith((".yaml", ".yml")) else name
+
+    def _inputs(self, index: int, phase: Phase, phases: dict[str, Phase]) -> None:
+        for number, run in enumerate(phase.runs):
+            for name, text in run.inputs.items():
+                at = ["phases", index, "run", number, "inputs", name]
+                parts = text.split(".")
+                if len(parts) != 3:
+                    raise self.document.error(at, f"{text!r} is not a reference", "write PHASE.RUN.OUTPUT")
+                source, other, output = parts
+                if source not in phases or other not in self.orchestrations[source]:
+                    raise self.document.error(at, f"{text!r} refers to nothing", f"the phases are: {', '.join(phases)}")
+                outputs = {o.name for s in self.orchestrations[source][other].stages for o in s.worker.outputs}
+                outputs |= {"answer"} if any(s.ask for s in self.orchestrations[source][other].stages) else set()
+                if output not in outputs:
+                    raise self.document.error(at, f"{other!r} has no output {output!r}", f"it has: {', '.join(sorted(outputs))}")
+                if source != phase.name and source not in _all_before(phase, phases):
+                    raise self.document.error(at, f"{text!r} needs the phase {source!r} first", f"depends_on: [{source}]")
+                if source == phase.name and other not in run.depends_on:
+                    raise self.document.error(at, f"{text!r} needs the run {other!r} first", f"depends_on: [{other}]")
+
+
+def _all_before(phase: Phase, phases: dict[str, Phase]) -> set[str]:
+    found: set[str] = set()
+    queue = list(phase.depends_on)
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue += phases[name].depends_on
+    return found

@@ -1,0 +1,273 @@
+"""Layers 3 and 4: phases by dependency, the propagation table, state on disk, resume; executors need no model here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from lib import schemas
+from support import ROOT, WORKER, House, Ran, wait_for, with_marker
+
+STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
+
+
+@pytest.fixture
+def trial(house: House) -> House:
+    house.tool("worker", WORKER)
+    for name in "abcd":
+        house.orchestrator(f"version: 1\nname: o{name}\nstages:\n{STAGE % (name, name)}", f"o{name}")
+    (house.workspace / "checks.yaml").write_text(
+        "version: 1\nchecks: {good: {command: test ! -f bad}, warn: {command: test ! -f odd, blocking: false}}\n"
+    )
+    return house
+
+
+def phase(name: str, *runs: str, after: str = "", verify: str = "{none: a test}") -> str:
+    listed = ", ".join(f"{{orchestrator: {r}}}" for r in runs)
+    depends = f", depends_on: [{after}]" if after else ""
+    return f"  - {{name: {name}, run: [{listed}], verify: {verify}{depends}}}\n"
+
+
+def write(house: House, phases: str, head: str = "") -> None:
+    text = f"version: 1\nname: trial\nchecks: checks.yaml\n{head}phases:\n{phases}"
+    (house.workspace / "plan.yaml").write_text(text)
+
+
+def plan(house: House, **words: str) -> None:
+    for name, text in words.items():
+        (house.workspace / f"{name}.plan").write_text(text)
+
+
+def log(house: House) -> list[str]:
+    path = house.workspace / "log"
+    return path.read_text().split() if path.exists() else []
+
+
+def campaign(house: House, *flags: str) -> Ran:
+    return house.json("campaign", "plan.yaml", *flags)
+
+
+def resume(house: House, *flags: str) -> Ran:
+    return house.json("campaign", "--resume", house.session.name, *flags)
+
+
+def test_phases_run_by_dependency_and_leave_the_seeds_files(trial: House) -> None:
+    write(trial, phase("second", "ob", after="first") + phase("first", "oa", verify="{checks: [good]}"))
+    ran = campaign(trial)
+    assert ran.code == 0, ran.stderr
+    assert log(trial) == ["a", "b"]
+    assert not schemas.describe(ran.document, schemas.load("campaign"))
+    session = trial.session
+    state = yaml.safe_load((session / ".session-state").read_text())
+    assert list(state) == ["state", "current_phase", "total_phases", "started_at", "last_checkpoint", "depth_used", "depth_max"]
+    assert state["state"] == "COMPLETE"
+    latest = json.loads((session / state["last_checkpoint"]).read_text())
+    assert latest["checkpoint_version"] == 1
+    assert {p["name"]: p["sentinel_grade"] for p in latest["completed_phases"]} == {
+        "phase-01-second": "UNVERIFIABLE",
+        "phase-02-first": "PASS",
+    }
+    assert latest["pending_phases"] == []
+    report = json.loads((session / "phases/phase-02-first/report.json").read_text())
+    assert not schemas.describe(report, schemas.load("report"))
+    assert report["orchestrators"] == [{"name": "oa", "manifest": "phases/phase-02-first/oa/manifest.json", "exit_code": 0}]
+    assert report["artifacts"] == ["phases/phase-02-first/artifacts/oa/01-a/made.json"]
+    assert (session / "sentinel/grade.txt").read_text() == "UNVERIFIABLE\n", "the worst of its phases"
+    assert (session / "phases/phase-02-first/sentinel/grade.txt").read_text() == "PASS\n"
+    assert "| a | success |" in (session / "execution-report.md").read_text()
+    assert yaml.safe_load((session / "plan.yaml").read_text())["name"] == "trial"
+    assert {p.name for p in (session / ".signals").glob("c*")} == {
+        "campaign-trial.done",
+        "coord-phase-01-second.done",
+        "coord-phase-02-first.done",
+    }
+    assert len({e["trace_id"] for e in ran.events if e.get("trace_id")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "times"),
+    [
+        ("fail", 3, 2),  # retried once by the coordinator, then a person is asked
+        ("depth", 2, 1),
+        ("human", 3, 1),
+        ("refine", 3, 4),  # answered once by the coordinator, tried once more by the campaign
+        ("escalate", 3, 1),
+        ("timeout", 3, 1),
+    ],
+)
+def test_what_goes_wrong_propagates_as_in_the_table(trial: House, word: str, code: int, times: int) -> None:
+    write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
+    plan(trial, a=word)
+    ran = campaign(trial)
+    assert ran.code == code, ran.stdout
+    assert log(trial) == ["a"] * times
+    assert ran.document["phases"][1]["exit_code"] in (None, 1), "what depends on it did not run"
+    if word in ("fail", "refine", "escalate", "timeout"):
+        assert ran.error["code"] == "ESCALATED"
+        text = next((trial.session / "escalations").glob("*.md")).read_text()
+        assert "--resume" in text
+        assert str(trial.session) in ran.error["hint"]
+
+
+def test_partial_results_are_logged_and_never_turn_into_a_success(trial: House) -> None:
+    optional = STAGE.replace("retry", "required: false, retry") % ("a", "a")
+    trial.orchestrator(f"version: 1\nname: oa\nstages:\n{optional}{STAGE % ('c', 'c')}", "oa")
+    write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
+    plan(trial, a="fail")
+    ran = campaign(trial)
+    assert ran.code == 12, ran.stderr
+    assert log(trial) == ["a", "c", "a", "b"], "the coordinator re-ran only what failed"
+    assert resume(trial).code == 12
+    plan(trial, a="ok")
+    assert resume(trial).code == 0
+    assert log(trial).count("b") == log(trial).count("c") == 1
+
+
+def test_independent_orchestrators_of_a_phase_run_at_the_same_time(trial: House) -> None:
+    write(trial, phase("one", "oa", "ob"))
+    plan(trial, a="sleep", b="sleep")
+    with trial.start("campaign", "plan.yaml", "--output-format", "json") as child:
+        wait_for(lambda: sorted(log(trial)) == ["a", "b"], what="both at once")
+        child.send_signal(signal.SIGTERM)
+        child.wait(timeout=60)
+    assert child.returncode == 20
+    assert with_marker(str(trial.folder / "core")) == []
+
+
+def test_independent_phases_run_together_only_where_the_plan_allows_it(trial: House) -> None:
+    write(trial, phase("one", "oa") + phase("two", "ob"), "max_parallel: 2\n")
+    plan(trial, a="sleep", b="sleep")
+    with trial.start("campaign", "plan.yaml", "--output-format", "json") as child:
+        wait_for(lambda: sorted(log(trial)) == ["a", "b"], what="both at once")
+        child.send_signal(signal.SIGTERM)
+        child.wait(timeout=60)
+
+
+def test_a_killed_campaign_is_resumed_by_one_command_from_anywhere(trial: House, tmp_path: Path) -> None:
+    write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
+    plan(trial, b="sleep")
+    with trial.start("campaign", "plan.yaml", "--output-format", "json") as child:
+        wait_for(lambda: log(trial) == ["a", "b"])
+        child.kill()
+        child.wait()
+        wait_for(lambda: not with_marker(str(trial.folder / "core")), what="the end of the tree")
+    plan(trial, b="ok")
+    import subprocess
+
+    done = subprocess.run(
+        [*trial.argv("campaign", "--resume", str(trial.session)), "--output-format", "json"],
+        cwd=tmp_path, env=trial.env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert log(trial) == ["a", "b", "b"]
+    assert json.loads(done.stdout)["phases"][0]["status"] == "complete"
+
+
+def test_a_failed_check_is_not_a_success_whatever_the_stages_say(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{checks: [good]}"))
+    (trial.workspace / "bad").write_text("x")
+    ran = campaign(trial)
+    assert ran.code == 3
+    assert ran.document["grade"] == "FAIL"
+    (trial.workspace / "bad").unlink()
+    ran = resume(trial)
+    assert (ran.code, ran.document["grade"]) == (0, "PASS")
+    assert log(trial) == ["a"]
+
+
+def test_a_warning_is_shown_and_does_not_block(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{checks: [good, warn]}"))
+    (trial.workspace / "odd").write_text("x")
+    ran = campaign(trial)
+    assert (ran.code, ran.document["grade"]) == (0, "WARN")
+
+
+def test_an_output_of_one_phase_is_a_parameter_of_another(trial: House) -> None:
+    text = STAGE.replace("retry", "inputs: {x: param.x}, retry") % ("b", "b")
+    trial.orchestrator(f"version: 1\nname: ob\nparams: {{x: {{}}}}\nstages:\n{text}", "ob")
+    second = "  - {name: two, depends_on: [one], run: [{orchestrator: ob, inputs: {x: one.oa.made}}], verify: {none: a test}}\n"
+    write(trial, phase("one", "oa") + second)
+    ran = campaign(trial)
+    assert ran.code == 0, ran.stderr
+    made = json.loads((trial.session / "phases/phase-02-two/artifacts/ob/01-b/made.json").read_text())
+    assert made["inputs"]["x"].endswith("phases/phase-01-one/artifacts/oa/01-a/made.json")
+
+
+def test_a_phase_file_runs_alone_through_the_coordinator(trial: House) -> None:
+    (trial.workspace / "phase.yaml").write_text("version: 1\nname: alone\nrun: [{orchestrator: oa}]\nverify: {none: a test}\n")
+    ran = trial.json("coordinator", "phase.yaml")
+    assert ran.code == 0, ran.stderr
+    assert not schemas.describe(ran.document, schemas.load("report"))
+    write(trial, phase("one", "oa") + phase("two", "ob"))
+    assert "--phase, one of: one, two" in trial.json("coordinator", "plan.yaml").error["hint"]
+    assert trial.json("coordinator", "plan.yaml", "--phase", "two").code == 0
+    assert log(trial) == ["a", "b"]
+
+
+def test_a_dry_run_checks_everything_and_creates_nothing(trial: House) -> None:
+    write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
+    ran = campaign(trial, "--dry-run")
+    assert ran.code == 0
+    assert [p["name"] for p in ran.document["phases"]] == ["one", "two"]
+    assert not trial.sessions.exists()
+    assert log(trial) == []
+    quick = trial.json("campaign", str(trial.folder / "config/plans/quickstart.yaml"), "--dry-run").document
+    assert quick["agent_sessions_at_most"] > 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("orchestrator: oa", "orchestrator: ox", 5, "no orchestrator 'ox'"),
+        ("orchestrator: oa", "orchestrator: oa, params: {t: 1}", 5, "no parameter 't'"),
+        ("orchestrator: oa", "orchestrator: oa, modifier: lean", 5, "no modifier 'lean'"),
+        ("verify: {none: a test}", "verify: {checks: [godo]}", 5, "no check 'godo'"),
+        (", verify: {none: a test}", "", 5, "missing key 'verify'"),
+        ("depends_on: [one]", "depends_on: [noe]", 4, "which is not there"),
+        ("{name: one,", "{name: one, depends_on: [two],", 4, "circle"),
+        ("{name: two", "{name: one", 5, "two phases are called 'one'"),
+        ("name: trial", "name: trial\nworkspce: x", 1, "did you mean 'workspace'?"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_one_error_with_its_place(trial: House, old: str, new: str, line: int, words: str) -> None:
+    write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
+    path = trial.workspace / "plan.yaml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    ran = campaign(trial)
+    assert ran.code == 1
+    assert words in ran.error["message"], ran.error
+    assert f"plan.yaml:{line}:" in ran.error["message"], ran.error
+    assert not trial.sessions.exists()
+
+
+def test_sessions_are_listed_and_found_by_the_beginning_of_their_name(trial: House) -> None:
+    write(trial, phase("one", "oa"))
+    campaign(trial)
+    (listed,) = trial.json("campaign", "--list").document["sessions"]
+    assert (listed["session"], listed["status"]) == (trial.session.name, "success")
+    assert trial.json("campaign", "--resume", trial.session.name[:8]).code == 0
+    assert trial.json("campaign", "--resume", "nothing").error["code"] == "NO_SESSION"
+    assert trial.json("campaign").error["code"] == "USAGE"
+
+
+def test_the_quickstart_needs_no_key_and_passes_real_checks(house: House) -> None:
+    sys.path.insert(0, str(ROOT / "tests/fixtures"))
+    plan_file = house.folder / "config/plans/quickstart.yaml"
+    plan_file.write_text(plan_file.read_text().replace("../../tests", str(ROOT / "tests")))
+    ran = house.json("campaign", str(plan_file))
+    assert ran.code == 0, ran.stderr
+    grades = {p["name"]: p["sentinel_grade"] for p in ran.document["phases"]}
+    assert grades == {"research": "UNVERIFIABLE", "build": "PASS"}
+    results = json.loads((house.session / "phases/phase-02-build/sentinel/cycle-1/verification-results.json").read_text())
+    assert {c["name"]: c["passed"] for c in results["checks"]} == {"pytest": True, "ruff": True}
+    assert "stranger" in (house.session / "workspace/greet.py").read_text()
+    text = (house.session / "execution-report.md").read_text()
+    assert "replayed, not spent" in text
+    again = house.json("campaign", "--resume", str(house.session))
+    assert again.code == 0
+    attempts = len(list(house.session.glob("**/attempt-*")))
+    assert attempts == len(list(house.session.glob("**/attempt-1"))), "nothing finished was done twice"
