@@ -271,3 +271,15 @@ def test_the_quickstart_needs_no_key_and_passes_real_checks(house: House) -> Non
     assert again.code == 0
     attempts = len(list(house.session.glob("**/attempt-*")))
     assert attempts == len(list(house.session.glob("**/attempt-1"))), "nothing finished was done twice"
+
+
+PLANS = sorted((ROOT / "config/plans").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [p for p in PLANS if not p.stem.endswith("checks")], ids=lambda p: p.stem)
+def test_every_plan_to_start_from_is_valid_commented_and_completed_by_editors(house: House, path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("# yaml-language-server: $schema=../schemas/plan.json\n")
+    assert text.count("#") >= 4
+    ran = house.json("campaign", str(house.folder / "config/plans" / path.name), "--dry-run")
+    assert ran.code == 0, ran.stderr
