@@ -1,0 +1,184 @@
+"""Benchmarks: every figure is a ratio measured side by side in one run. `uv run python tests/benchmarks/run.py [a b c d e f]`
+
+Prints a table and, last, one line of JSON. Absolute times mean nothing on a shared machine and are not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))
+
+from scripted_model.server import say, scripted, turns  # noqa: E402
+from support import CORE, House  # noqa: E402
+
+REPEATS = 5
+WORKER = """
+def work(task, out, call):
+    (out / "made.json").write_text("1")
+    return Verdict("done")
+"""
+AGENT = "---\nname: trial\ndescription: A trial.\nstrata: {completion: stage}\n---\nYou do the task.\n"
+
+
+def seconds(argv: list[str], env: dict[str, str], cwd: Path) -> float:
+    started = time.monotonic()
+    subprocess.run(argv, env=env, cwd=cwd, capture_output=True, check=True)
+    return time.monotonic() - started
+
+
+def ratio(ours: Callable[[], float], theirs: Callable[[], float], repeats: int = REPEATS) -> float:
+    """The median of ratios of neighbouring runs: what loads the machine loads both."""
+    ours(), theirs()
+    return statistics.median(ours() / theirs() for _ in range(repeats))
+
+
+def house(folder: Path) -> House:
+    made = House(folder / "house")
+    made.env.pop("PYTHONDONTWRITEBYTECODE", None)  # as a user has it: bytecode is kept
+    return made
+
+
+def empty_chain(folder: Path) -> Path:
+    """Five empty scripts with the tools' inline block, each calling the next by `uv run`."""
+    block = (CORE / "spawn.py").read_text().split('"""')[0]
+    for n in range(5):
+        call = (
+            f'import subprocess\nsubprocess.run(["uv", "run", "--quiet", "{folder}/empty{n + 1}.py"], check=True)\n'
+            if n < 4
+            else ""
+        )
+        (folder / f"empty{n}.py").write_text(block + call)
+    return folder / "empty0.py"
+
+
+def one_stage(made: House) -> Path:
+    """A recorded campaign of one agent stage, and the command line that replays it."""
+    (made.folder / "prompts/executors/trial.md").write_text(AGENT)
+    made.orchestrator("version: 1\nname: one\nstages:\n  - {name: a, agent: trial}\n", "one")
+    plan = "version: 1\nname: one\nphases:\n  - {name: p, run: [{orchestrator: one}], verify: {none: a benchmark}}\n"
+    (made.workspace / "plan.yaml").write_text(plan)
+    recorded = made.folder / "recorded"
+    with scripted(turns(say("STAGE_TASK_COMPLETE"))) as model:
+        env = model.environment(str(made.folder / "claude"))
+        ran = made.json("campaign", "plan.yaml", "--driver", "record", "--session-dir", str(recorded), **env)
+        assert ran.code == 0, ran.stderr
+    return recorded
+
+
+def a(folder: Path) -> float:
+    made = house(folder)
+    recorded, empty = one_stage(made), empty_chain(folder)
+    base = ["uv", "run", "--quiet"]
+    tool = [*base, str(made.folder / "core/campaign.py"), "plan.yaml", "--driver", "replay", "--fixtures", str(recorded)]
+    return ratio(lambda: seconds(tool, made.env, made.workspace), lambda: seconds([*base, str(empty)], made.env, folder))
+
+
+BARE = """
+import asyncio, os, sys
+from claude_agent_sdk import ClaudeAgentOptions, query
+async def main():
+    options = ClaudeAgentOptions(tools=[], setting_sources=[], strict_mcp_config=True, permission_mode="dontAsk", model="sonnet")
+    async for message in query(prompt="x", options=options):
+        pass
+asyncio.run(main())
+"""
+
+
+def b(folder: Path) -> dict[str, float]:
+    import claude_agent_sdk
+
+    made = house(folder)
+    (folder / "bare.py").write_text(BARE)
+    cli = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
+    with scripted(turns(say("ok"))) as model:
+        env = made.env | model.environment(str(made.folder / "claude"))
+        ours = lambda: seconds(made.argv("spawn", "--prompt", "x"), env, made.workspace)  # noqa: E731
+        bare = lambda: seconds([sys.executable, str(folder / "bare.py")], env, made.workspace)  # noqa: E731
+        plain = lambda: seconds([str(cli), "-p", "x", "--tools", ""], env, made.workspace)  # noqa: E731
+        return {"b (÷ bare SDK)": ratio(ours, bare), "b (÷ claude -p)": ratio(ours, plain)}
+
+
+def fan(made: House, count: int, cap: int, name: str) -> list[str]:
+    made.tool("worker", WORKER)
+    items = json.dumps([f"i{n}" for n in range(count)])
+    made.orchestrator(
+        f"version: 1\nname: {name}\nparams: {{items: {{type: list, default: {items}}}}}\nstages:\n"
+        f"  - {{name: a, tool: worker.py, foreach: {{items: param.items, cap: {cap}, max_items: 10000}},"
+        " outputs: {made: {path: made.json}}}\n",
+        name,
+    )
+    return made.argv("orchestrator", name)
+
+
+def c(folder: Path, count: int = 200) -> float:
+    made = house(folder)
+    argv = fan(made, count, 8, "many")
+
+    def empties() -> float:
+        started = time.monotonic()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: subprocess.run([sys.executable, "-c", ""], env=made.env, check=True), range(count)))
+        return time.monotonic() - started
+
+    return ratio(lambda: seconds(argv, made.env, made.workspace), empties, 1)
+
+
+def d(folder: Path, many: int = 2000, few: int = 100) -> float:
+    made = house(folder)
+    large, small = fan(made, many, 4, "large"), fan(made, few, 4, "small")
+    return ratio(
+        lambda: seconds(large, made.env, made.workspace) / many, lambda: seconds(small, made.env, made.workspace) / few, 1
+    )
+
+
+def e(folder: Path, count: int = 2000) -> float:
+    made = house(folder)
+    argv = [*fan(made, count, 4, "again"), "--session-dir", str(folder / "s")]
+    first = seconds(argv, made.env, made.workspace)
+    return statistics.median(seconds(argv, made.env, made.workspace) for _ in range(3)) / first
+
+
+def f(folder: Path) -> str:
+    made = house(folder)
+    argv = fan(made, 8, 8, "eight")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    subprocess.run(argv, env=made.env, cwd=made.workspace, capture_output=True, check=True)
+    largest = max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    return f"{9 * largest / 1024:.0f} MB at most (9 processes, the largest {largest / 1024:.0f} MB)"
+
+
+TARGETS = {"a": 1.8, "b (÷ bare SDK)": 1.1, "c": 5.0, "d": 1.2, "e": 0.05}
+
+
+def main() -> None:
+    found: dict[str, float | str] = {}
+    for name in sys.argv[1:] or list("abcdef"):
+        folder = Path(tempfile.mkdtemp(prefix="strata-benchmark-"))
+        try:
+            result = globals()[name](folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        found |= result if isinstance(result, dict) else {name: result}
+    print("| figure | measured | at most |\n|---|---|---|")
+    for name, value in found.items():
+        shown = value if isinstance(value, str) else f"{value:.3f}"
+        print(f"| {name} | {shown} | {TARGETS.get(name, '')} |")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    main()
