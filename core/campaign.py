@@ -60,7 +60,7 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, str]:
             settings = effective["settings"]
             options.model = options.model or settings["model"]
             call.driver = options.driver or settings["driver"]
-            call.cwd = Path(options.cwd).absolute() if options.cwd else Path(settings["cwd"])
+            call.cwd = Path(options.cwd).resolve() if options.cwd else Path(settings["cwd"])
             return plan.read(effective["plan"]), (session / "plan.yaml").read_text(encoding="utf-8")
     chosen = plan_file.load(options.plan)
     return chosen, plan_file.find(options.plan).read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def settle(call: Call, chosen: Plan) -> None:
     if call.driver == "replay" and not options.fixtures:
         options.fixtures = chosen.fixtures or None
     if chosen.workspace not in ("session", ".") and not options.cwd and not options.resume:
-        call.cwd = Path(chosen.workspace).absolute()
+        call.cwd = Path(chosen.workspace).resolve()
         if not call.cwd.is_dir():
             usage(f"the workspace {chosen.workspace} is not there", "stand where it is, or give --cwd")
     if options.max_depth is None:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import stat
@@ -118,6 +119,12 @@ def read_texts(call: Call) -> tuple[str, str, Json | None]:
     prompt = options.prompt if options.prompt is not None else cli.read_text(options.prompt_file, "--prompt-file")
     if not prompt.strip():
         usage("the prompt is empty")
+    for folder in options.add_dir:
+        if not Path(folder).is_dir():
+            usage(f"--add-dir {folder}: there is no such folder")
+    if call.driver == "replay" and not options.fixtures:
+        usage("--driver replay needs --fixtures DIR", "the folder of a session recorded with --driver record")
+    config.model_id(options.model or "medium-tier")
     for path in options.extra_context:
         prompt += f"\n\n## Additional context\n\n{cli.read_text(path, '--extra-context').strip()}\n"
     system_prompt = cli.read_text(options.system_prompt, "--system-prompt") if options.system_prompt else ""
@@ -158,10 +165,8 @@ def make_request(
     call: Call, attempt: session.Attempt, prompt: str, system_prompt: str, schema: Json | None, tools: tuple[str, ...]
 ) -> Request:
     options = call.options
-    added = tuple(Path(d).absolute() for d in options.add_dir)
-    for folder in added:
-        if not folder.is_dir():
-            usage(f"--add-dir {folder}: there is no such folder")
+    # A folder may be spoken of by the name it was given, which may be a link, and by its real one.
+    added = tuple(dict.fromkeys(p for d in options.add_dir for p in (Path(d).resolve(), Path(os.path.abspath(d)))))  # noqa: PTH100
     write_dirs = tuple(Path(d) for d in options.write_dir) or (call.cwd, *added, attempt.out)
     read_dirs = (*added, *(Path(d) for d in options.read_dir))
     given = grant.Grant(
@@ -238,8 +243,6 @@ def confinement(request: Request) -> str:
 def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
     if call.driver != "replay":
         return live(request)
-    if not call.options.fixtures:
-        usage("--driver replay needs --fixtures DIR", "the folder of a session recorded with --driver record")
     return replay(request, Path(call.options.fixtures), step, ordinal, call.options.accept_drift, roots)
 
 
@@ -263,6 +266,9 @@ async def converse(talk: Conversation) -> None:
     import claude_agent_sdk as sdk  # here, after everything was checked: importing it takes longer than a replay
 
     request = talk.request
+    sdk_log = logging.getLogger("claude_agent_sdk")  # what it has to say comes as an exception too; stderr is for JSON lines
+    sdk_log.addHandler(logging.NullHandler())
+    sdk_log.propagate = False
     with tempfile.TemporaryDirectory(prefix="strata-") as folder:
         system_file = Path(folder) / "system.md"
         system_file.write_text(request.system_prompt, encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -129,7 +130,8 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
     strata: Json = data.get("strata", {})
     rules = split_rules(data.get("tools", ""))
     disallowed = split_rules(data.get("disallowedTools", ""))
-    check_tools((*rules, *disallowed), str(file))
+    for key, listed in (("tools", rules), ("disallowedTools", disallowed)):
+        _at(document, [key], lambda listed=listed: check_tools(listed, "the agent CLI"))
     if not system_prompt:
         raise config.ConfigError(file, 0, "the system prompt is empty", "say who the agent is and how it works")
     path = _PATH_IN_PROSE.search(system_prompt)
@@ -138,6 +140,11 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         line = whole[: whole.index(path[0])].count("\n") + 1
         raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
     outputs = tuple(Output.read(name, spec) for name, spec in strata.get("outputs", {}).items())
+    for output in outputs:
+        place = ["strata", "outputs", output.name]
+        _at(document, place, lambda output=output: files.below(Path(), output.path.replace("{target}", "x"), "the output path"))
+        if output.schema:
+            _at(document, [*place, "schema"], lambda output=output: schemas.load(output.schema))
     structured = strata.get("structured", "")
     chosen = next((o for o in outputs if o.name == structured), None)
     if structured and not (chosen and chosen.schema):
@@ -161,6 +168,14 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         permission_mode=data.get("permissionMode", "dontAsk"),
         max_turns=data.get("maxTurns"),
     )
+
+
+def _at(document: config.Document, path: list[Any], check: Callable[[], object]) -> None:
+    """Runs a check whose error knows nothing of the file, and gives it its place."""
+    try:
+        check()
+    except StrataError as error:
+        raise document.error(path, error.message, error.hint) from None
 
 
 def _input(spec: Any) -> Input:

@@ -223,7 +223,7 @@ def read_effective(session: Path) -> Json:
 def find_session(name: str, base: Path) -> Path:
     """A path, or the name (or its beginning) of a session under `base`."""
     if (Path(name) / "effective-config.json").is_file():
-        return Path(name).absolute()
+        return Path(name).resolve()
     found = [p for p in sorted(base.glob(f"{name}*")) if (p / "effective-config.json").is_file()] if base.is_dir() else []
     if len(found) != 1:
         what = "no session" if not found else f"{len(found)} sessions"

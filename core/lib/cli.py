@@ -194,7 +194,7 @@ def error_document(tool: Tool, error: StrataError) -> Json:
 def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
     options = parser.parse_args()
     current_grant = grant.inherited()
-    cwd = Path(options.cwd or ".").absolute()
+    cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths
     if not cwd.is_dir():
         usage(f"--cwd {options.cwd}: there is no such folder")
     if options.cwd:

@@ -48,7 +48,8 @@ class Document:
             self.data: Any = yaml.load(text, Loader=_Loader)
         except yaml.MarkedYAMLError as error:
             line = first_line + (error.problem_mark.line if error.problem_mark else 0)
-            raise ConfigError(file, line, f"not valid YAML: {error.problem or error}") from None
+            hint = "check the indentation, and quote a value that holds : # or braces"
+            raise ConfigError(file, line, f"not valid YAML: {error.problem or error}", hint) from None
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise ConfigError(file, 0, f"not valid YAML: {error}") from None
 
@@ -59,7 +60,12 @@ class Document:
                 if not isinstance(key, yaml.ScalarNode):
                     raise ConfigError(self.file, self.first_line + key.start_mark.line, "a key must be a plain word")
                 if key.value in seen:
-                    raise ConfigError(self.file, self.first_line + key.start_mark.line, f"the key {key.value!r} stands twice")
+                    raise ConfigError(
+                        self.file,
+                        self.first_line + key.start_mark.line,
+                        f"the key {key.value!r} stands twice",
+                        "keep one of them",
+                    )
                 seen.add(key.value)
                 self._no_duplicates(value)
         elif isinstance(node, yaml.SequenceNode):

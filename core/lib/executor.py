@@ -253,6 +253,9 @@ def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResul
         verdict = verify.status_line(said["result"], task.action, agent.completion)
     verified, wrong = verify.artifacts(task, out, cwd)
     wrong += _outside_scope(agent, task, said)
+    if wrong and said.get("denials"):
+        refused = sorted({f"{d.get('tool_name')}" for d in said["denials"]})
+        wrong.append(f"the agent was denied: {', '.join(refused)}; see `denials`")
     if verdict.word != "failed":
         for check in chosen:
             record = checks.run(check, cwd, this.attempt.folder / "checks")

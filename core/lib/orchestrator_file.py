@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +35,8 @@ def load(name: str, modifier: str = "") -> Orchestration:
         known = (p.stem for p in folder.glob("*.yaml"))
         raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", nearest(name, known))
     document = config.read(file)
+    if isinstance(document.data, dict) and "name" in document.data and document.data["name"] != file.stem:  # type: ignore[reportUnknownMemberType]
+        raise document.error(["name"], f"the name differs from the file's, {file.stem!r}", f"name: {file.stem}")
     return _Reader(document, document.check("orchestrator")).read(modifier)
 
 
@@ -52,8 +55,9 @@ class _Reader:
         loops = self._loops()
         params = {
             n: Param(n, s.get("about", ""), s.get("default"), s.get("type", "text"), s.get("optional", False))
-            for n, s in self.data.get("params", {}).items()
+            for n, s in self.data.get("params", self._mentioned()).items()
         }
+        self._param_types(params)
         stages = [self._stage(index, spec, loops, params) for index, spec in enumerate(self.specs)]
         self._loops_used(loops)
         for name, kept in self.data.get("modifiers", {}).items():
@@ -61,6 +65,22 @@ class _Reader:
         chosen = self._chosen(modifier)
         kept_stages = tuple(s for s in stages if s.name in chosen)
         return Orchestration(self.data["name"], params, loops, kept_stages)
+
+    def _mentioned(self) -> dict[str, Json]:
+        """Without a `params:` block, every parameter a stage mentions is one: a text that must be given."""
+        texts = [text for spec in self.specs for _, text in _references(spec)]
+        references = [Reference.parse(text) for text in texts]
+        return {r.rest[0]: {} for r in references if r and r.head == "param" and len(r.rest) == 1}
+
+    def _param_types(self, params: dict[str, Param]) -> None:
+        for name, param in params.items():
+            fits = param.default is None or (
+                isinstance(param.default, list | str) if param.type == "list" else not isinstance(param.default, list)
+            )
+            if not fits:
+                raise self._error(
+                    ["params", name, "default"], f"the default of {name!r} is no {param.type}", "change its type, or the default"
+                )
 
     def _error(self, path: list[Any], message: str, hint: str = "") -> StrataError:
         return self.document.error(path, message, hint)
@@ -128,7 +148,9 @@ class _Reader:
         kinds = [k for k in ("agent", "tool", "members", "ask") if k in spec]
         if len(kinds) != 1:
             found = " and ".join(kinds) if kinds else "none of them"
-            raise self._error(at, f"stage {spec['name']!r} needs exactly one of agent, tool, members, ask; it has {found}")
+            raise self._error(
+                at, f"stage {spec['name']!r} needs exactly one of agent, tool, members, ask; it has {found}", "who does the work?"
+            )
         self._fitting_keys(at, spec)
         for event, loop in spec.get("on", {}).items():
             if loop not in loops:
@@ -167,7 +189,10 @@ class _Reader:
             in_loop=any(self._spans(loop, index) for loop in loops.values()),
         )
         if stage.model:
-            config.model_id(stage.model)
+            try:
+                config.model_id(stage.model)
+            except StrataError as error:
+                raise self._error([*at, "model"], error.message, error.hint) from None
         self._one_writer(at, stage)
         self._remember_outputs(stage)
         return stage
@@ -183,7 +208,10 @@ class _Reader:
             raise self._error([*at, "agent"], "an agent taken from the item needs a foreach", "name the agent")
         minimum = spec.get("parallel", {}).get("min_success")
         if minimum is not None and minimum > len(spec["members"]):
-            raise self._error([*at, "parallel", "min_success"], f"{minimum} of {len(spec['members'])} members cannot succeed")
+            count = len(spec["members"])
+            raise self._error(
+                [*at, "parallel", "min_success"], f"{minimum} of {count} members cannot succeed", f"at most {count}"
+            )
 
     def _spans(self, loop: Loop, index: int) -> bool:
         sources = [i for i, s in enumerate(self.specs) if loop.name in s.get("on", {}).values()]
@@ -214,7 +242,7 @@ class _Reader:
             self._reference([*at, "inputs", key], text, params, index, foreach="foreach" in stage)
         for key in ("target", "args"):
             for text in [spec[key]] if isinstance(spec.get(key), str) else cast(list[str], spec.get(key, [])):
-                for inner in PLACEHOLDER.findall(text):
+                for inner in re.findall(r"\{([A-Za-z][\w .*-]*)\}", text):
                     self._reference([*at, key], inner, params, index, foreach="foreach" in stage)
         if name:
             self._inputs_given(at, self._agent(at, name), inputs)
@@ -276,6 +304,17 @@ class _Reader:
 
     def _foreach(self, at: list[Any], spec: Json, params: dict[str, Param], index: int) -> Foreach:
         self._reference([*at, "items"], spec["items"], params, index, foreach=False)
+        reference = Reference.parse(spec["items"])
+        if reference and reference.head == "param" and params[reference.rest[0]].type == "text" and "params" in self.data:
+            name = reference.rest[0]
+            raise self._error(
+                [*at, "items"], f"the parameter {name!r} is a text, not a list", f"params: {{{name}: {{type: list}}}}"
+            )
+        most = spec.get("max_items", DEFAULT_MAX_ITEMS)
+        if spec.get("min_success", 0) > most:
+            raise self._error(
+                [*at, "min_success"], f"{spec['min_success']} of at most {most} items cannot succeed", f"at most {most}"
+            )
         if spec.get("after") and not spec.get("key"):
             raise self._error(
                 [*at, "after"], "items that wait for each other need a key", "add key: the field that names an item"
@@ -305,7 +344,9 @@ class _Reader:
         try:
             TopologicalSorter({n: w.after for n, w in members.items()}).prepare()
         except CycleError as error:
-            raise self._error([*at, "members"], f"members wait for each other in a circle: {' → '.join(error.args[1])}") from None
+            raise self._error(
+                [*at, "members"], f"members wait for each other in a circle: {' → '.join(error.args[1])}", "take one `after` away"
+            ) from None
 
     def _one_writer(self, at: list[Any], stage: Stage) -> None:
         """Agents that run at the same time must not write the same folder: nobody could tell who changed what."""
@@ -356,7 +397,7 @@ class _Reader:
                 raise self._error(
                     at,
                     f"there is no parameter {'.'.join(reference.rest)!r}",
-                    nearest(".".join(reference.rest), list(params)),
+                    f"{nearest('.'.join(reference.rest), params)} (or declare it under params:)",
                 )
             return
         if reference.head == "item":
@@ -366,6 +407,11 @@ class _Reader:
         if reference.head not in self.names:
             raise self._error(
                 at, f"{text!r} refers to nothing: there is no stage {reference.head!r}", nearest(reference.head, self.names)
+            )
+        source = self.specs[self.names.index(reference.head)]
+        if not source.get("required", True) and not reference.optional and "*" not in reference.rest:
+            raise self._error(
+                at, f"{text!r} comes from an optional stage, which may fail", f"write `optional {text}`, or make it required"
             )
         if reference.head not in self.fields:
             later = self.names.index(reference.head) >= index

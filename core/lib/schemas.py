@@ -48,7 +48,7 @@ def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any
     found: list[tuple[list[Any], str]] = []
     for error in sorted(validator.iter_errors(document), key=lambda e: [str(p) for p in e.absolute_path]):
         error = _deepest(error)
-        found.append((list(error.absolute_path), _words(error)))
+        found.append(([*error.absolute_path, *_unknown(error)[:1]], _words(error)))
     return found[:limit]
 
 
@@ -60,12 +60,23 @@ def _deepest(error: Any) -> Any:
     return closest([error]) if error.context else error
 
 
+def _unknown(error: Any) -> list[Any]:
+    """The keys that should not be there: the place of such an error is theirs, not that of what holds them."""
+    if error.validator != "additionalProperties" or error.schema.get("additionalProperties") is not False:
+        return []
+    known = cast(Json, error.schema.get("properties", {}))
+    return [k for k in cast(Json, error.instance) if k not in known]
+
+
 def _words(error: Any) -> str:
-    if error.validator == "additionalProperties":
+    unknown = _unknown(error)
+    if unknown:
         known = list(cast(Json, error.schema.get("properties", {})))
-        unknown = [k for k in cast(Json, error.instance) if k not in known]
         texts: list[str] = []
         for key in unknown:
+            if key == "isolation":
+                texts.append("the key 'isolation' is not supported yet")
+                continue
             near = difflib.get_close_matches(str(key), known, 1)
             texts.append(f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
         return f"{', '.join(texts)}; known keys: {', '.join(known)}"

@@ -136,14 +136,14 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
     """The session this process works in: the one named, the one it was started in, or a new one."""
     inherited = os.environ.get(SESSION_VARIABLE)
     if session_dir:
-        folder = Path(session_dir).absolute()
+        folder = Path(session_dir).resolve()  # the agent CLI compares real paths
         _make(folder)
     elif inherited:
         folder = Path(inherited)
         if not folder.is_dir():
             raise StrataError("NO_SESSION", f"{SESSION_VARIABLE} names {inherited}, which is not a folder")
     else:
-        base = Path(session_base).absolute() if session_base else HOUSE / "sessions"
+        base = Path(session_base).resolve() if session_base else HOUSE / "sessions"
         folder = _new_folder(base, topic)
     inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
     lock = None if inner else _lock(folder)

@@ -15,7 +15,7 @@ from typing import Any, cast
 from lib import agents, checks, cli, fanout, files, manifest
 from lib.answers import Answers
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, nearest, usage
 from lib.depth import MINIMUM_STACK
 from lib.manifest import StageResult
 from lib.observability import Timer
@@ -62,11 +62,14 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
 def require_checks(call: Call, orchestration: Orchestration) -> None:
     """Checks that stages and agents name exist, before anything is spent on the way to them."""
     workers = [w for s in orchestration.stages for w in (s.worker, *s.members.values())]
-    named = [a for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
-    named += [name for w in workers for agent in (w.agent, *w.allow) if agent for name in agents.load(agent).checks]
-    if named:
-        path = Path(call.options.checks or checks.DEFAULT_FILE)
-        checks.choose(checks.load(path), named, str(path))
+    named = [(f"{orchestration.name}: ", a) for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
+    definitions = [agents.load(agent) for w in workers for agent in (w.agent, *w.allow) if agent]
+    named += [(f"{d.file}: ", name) for d in definitions for name in d.checks]
+    path = Path(call.options.checks or checks.DEFAULT_FILE)
+    known = checks.load(path) if named else {}
+    for where, name in named:
+        if name not in known:
+            raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r} in {path}", nearest(name, known))
 
 
 class Walk:
@@ -92,7 +95,8 @@ class Walk:
             try:
                 result, back_to = self.route(stage, self.do(stage))
             except Interrupted as error:
-                self.tell(StageResult(stage.name, error.exit_code, "failed", error=error.document()))
+                self.results[stage.name] = StageResult(stage.name, error.exit_code, "failed", error=error.document())
+                self.tell(self.results[stage.name])
                 raise
             self.results[stage.name] = result
             self.orders.outputs[stage.name] = result.outputs

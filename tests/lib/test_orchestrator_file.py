@@ -50,7 +50,7 @@ def test_the_good_one_is_accepted(house: House) -> None:
     ("old", "new", "line", "words", "hint"),
     [
         ("version: 1", "version: 2", 1, "1 was expected", ""),
-        ("name: plan\n    agent", "name: plan\n    agnet", 10, "unknown key 'agnet' (did you mean 'agent'?)", ""),
+        ("name: plan\n    agent", "name: plan\n    agnet", 11, "unknown key 'agnet' (did you mean 'agent'?)", ""),
         ("name: plan\n", "name: plan\n    name: plan\n", 11, "stands twice", ""),
         ("agent: spec-plan\n", "agent: spec-pln\n", 11, "no agent 'spec-pln'", "did you mean spec-plan"),
         ("action: PLAN\n", "action: PLANT\n", 12, "does not know the action 'PLANT'", "PLAN"),
@@ -79,11 +79,16 @@ def test_the_good_one_is_accepted(house: House) -> None:
         ("args: [pytest]", "timeout_seconds: soon\n    args: [pytest]", 26, "not of type 'number'", ""),
         ("  - name: merge", "  - name: plan", 24, "two stages are called 'plan'", ""),
         ("again: {to: plan, max: 1}", "again: {to: plan, max: 1}\n  idle: {to: plan, max: 1}", 7, "no stage uses the loop 'idle'", ""),
-        ("stages:", "stages: []\nx:", 1, "unknown key 'x'", ""),
+        ("stages:", "stages: []\nx:", 10, "unknown key 'x'", ""),
         ("args: [pytest]", "outputs: {x: {path: ../x}}\n    args: [pytest]", 26, "leaves its folder", ""),
         ("args: [pytest]", "outputs: {x: {path: x, schema: chekcs}}\n    args: [pytest]", 26, "no schema 'chekcs'", "did you mean checks"),
-        ("args: [pytest]", "model: huge-tier\n    args: [pytest]", None, "no tier 'huge-tier'", "high-tier"),
-        ("args: [pytest]", "isolation: worktree\n    args: [pytest]", 24, "unknown key 'isolation'", ""),
+        ("args: [pytest]", "model: huge-tier\n    args: [pytest]", 26, "no tier 'huge-tier'", "high-tier"),
+        ("args: [pytest]", "isolation: worktree\n    args: [pytest]", 26, "'isolation' is not supported yet", ""),
+        ("name: trial", "name: other", 2, "differs from the file's", "name: trial"),
+        ("topic: {about: x}", "topic: {about: x, type: text, default: [a]}", 4, "the default of 'topic' is no text", "change"),
+        ("target: \"{param.topic}\"\n  - name: review", "target: \"{Topic}\"\n  - name: review", 13, "'Topic' is not a reference", "param.NAME"),
+        ("target: \"{param.topic}\"\n  - name: review", "target: x\n    required: false\n  - name: review", 18, "comes from an optional stage", "optional plan.plan"),
+        ("args: [pytest]", "args: [pytest]\n    foreach: {items: param.topic}", 27, "is a text, not a list", "type: list"),
         ("version: 1", "version: 1\n\t- x", 2, "not valid YAML", ""),
     ],
 )  # fmt: skip
@@ -119,6 +124,12 @@ def test_items_that_write_the_working_folder_at_the_same_time_are_refused(house:
         "  - {name: x, agent: spec-implement, action: IMPLEMENT, foreach: {items: param.topic}}\n"
     )
     assert "items of 'x' write the working folder" in validate(house, text).error["message"]
+
+
+def test_parameters_need_no_block_where_stages_mention_them(house: House) -> None:
+    text = "version: 1\nname: trial\nstages:\n  - {name: x, agent: spec-plan, action: PLAN, target: '{param.topic}'}\n"
+    assert validate(house, text).document["stages"][0]["code"] == "FIXTURE_MISSING"
+    assert "needs the parameter 'topic'" in house.json("orchestrator", "trial").error["message"]
 
 
 def test_an_unknown_orchestrator_and_an_unknown_parameter_say_what_there_is(house: House) -> None:

@@ -230,7 +230,7 @@ def test_a_dry_run_checks_everything_and_creates_nothing(trial: House) -> None:
         ("depends_on: [one]", "depends_on: [noe]", 4, "which is not there"),
         ("{name: one,", "{name: one, depends_on: [two],", 4, "circle"),
         ("{name: two", "{name: one", 5, "two phases are called 'one'"),
-        ("name: trial", "name: trial\nworkspce: x", 1, "did you mean 'workspace'?"),
+        ("name: trial", "name: trial\nworkspce: x", 3, "did you mean 'workspace'?"),
     ],
 )
 def test_a_mistake_in_a_plan_is_one_error_with_its_place(trial: House, old: str, new: str, line: int, words: str) -> None:

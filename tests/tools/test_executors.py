@@ -221,6 +221,20 @@ def test_an_agent_without_scope_cannot_write_the_workspace_with_its_file_tools(h
     assert [d["tool_name"] for d in ran.document["denials"]] == ["Write"]
 
 
+@pytest.mark.parametrize("how", ["..", "link"])
+def test_folders_may_be_given_by_a_detour(house: House, model, how: str) -> None:
+    house.agent("trial", tools="Write", strata={"scope": ["**"], "outputs": {"report": {"path": "report.md"}}})
+    (house.folder / "project").mkdir()
+    (house.folder / "real").mkdir()
+    (house.folder / "link").symlink_to(house.folder / "real")
+    session = "../sessions/s" if how == ".." else str(house.folder / "link/s")
+    cwd = "../project" if how == ".." else str(house.folder / "link")
+    model(writes("# good"))
+    ran = house.json("agent", "trial", "--session-dir", session, "--cwd", cwd)
+    assert ran.code == 0, ran.stdout
+    assert ran.document["denials"] == []
+
+
 def test_an_agent_cannot_read_what_it_was_not_given(house: House, model) -> None:
     house.agent("trial", **OUTPUT)
     (house.folder / "private.txt").write_text("the secret")

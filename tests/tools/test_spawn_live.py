@@ -201,6 +201,7 @@ def test_a_silent_model_ends_in_a_timeout_and_leaves_nothing_running(house: Hous
     model(turns(say("late", hang_seconds=300)))
     ran = house.json("spawn", "--prompt", "x", "--timeout", "4")
     assert (ran.code, ran.error["code"]) == (21, "TIMEOUT")
+    assert all(json.loads(line) for line in ran.stderr.splitlines()), "stderr is JSON lines, whatever the SDK logs"
     assert with_marker(str(house.folder)) == []
 
 

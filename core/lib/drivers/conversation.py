@@ -166,6 +166,9 @@ def _no_result(failure: Exception | None, talk: Conversation) -> tuple[str, str,
         return "CLI_UNREACHABLE", str(failure), "check --cwd and that the CLI can be run"
     if kind in ("CLIJSONDecodeError", "MessageParseError"):
         return "CLI_BAD_OUTPUT", f"the agent CLI printed something unreadable: {str(failure)[:200]}", "look at transcript.jsonl"
+    if talk.request.resume_id and ("No conversation found" in tail or "UUID" in tail):
+        hint = "check --resume-id; a session is found only with the --cwd and CLAUDE_CONFIG_DIR it was made with"
+        return "UNKNOWN_AGENT_SESSION", f"there is no agent session {talk.request.resume_id}", hint
     if kind in ("ProcessError", "ResultError"):
         code = getattr(failure, "exit_code", None)
         return "CLI_DIED", f"the agent CLI ended with {code} before it answered{': ' + tail if tail else ''}", "run it again"
