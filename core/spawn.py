@@ -9,16 +9,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import dataclasses
 import json
-import logging
 import os
-import shutil
-import stat
 import sys
-import tempfile
-import uuid
 from pathlib import Path
 from typing import Any, cast
 
@@ -182,6 +176,7 @@ def make_request(
     env = call.child_env(
         **{
             observability.DEPTH_VARIABLE: str(call.depth.current + 1),
+            config.CHECKED_VARIABLE: "",  # what an agent starts is checked from the beginning
             grant.GRANT_VARIABLE: given.text(),
             # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
@@ -250,6 +245,8 @@ def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: d
 
 
 def live(request: Request) -> Answer:
+    import asyncio  # here, like all that only a live session needs: a replay is over before it would be imported
+
     talk = Conversation(request)
     process.stop_softly = end_cli
     try:
@@ -263,7 +260,12 @@ def live(request: Request) -> Answer:
 
 
 async def converse(talk: Conversation) -> None:
-    import claude_agent_sdk as sdk  # here, after everything was checked: importing it takes longer than a replay
+    import asyncio
+    import logging
+    import tempfile
+    import uuid
+
+    import claude_agent_sdk as sdk  # after everything was checked: importing it takes longer than a whole replay
 
     request = talk.request
     sdk_log = logging.getLogger("claude_agent_sdk")  # what it has to say comes as an exception too; stderr is for JSON lines
@@ -308,6 +310,9 @@ async def converse(talk: Conversation) -> None:
 
 def kept_cli(folder: Path, package: Path) -> Path:
     """A one-line program that starts the CLI under a keeper. The SDK takes a path and adds its own arguments."""
+    import shutil
+    import stat
+
     bundled = package / "_bundled" / "claude"
     command = str(bundled) if bundled.exists() else shutil.which("claude")
     if not command:

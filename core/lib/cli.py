@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from lib import depth as depths
 from lib import grant, keeper, observability, printing, process, signals
+from lib.config import CHECKED_VARIABLE
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.redact import redact
 from lib.session import SESSION_VARIABLE, Session, open_session
@@ -100,6 +101,7 @@ class Call:
         env[depths.MAX_DEPTH_VARIABLE] = str(self.depth.maximum)
         env[DRIVER_VARIABLE] = self.driver
         env[SESSION_VARIABLE] = str(self.session.folder)
+        env[CHECKED_VARIABLE] = "1"
         return env | changes
 
     def call(
