@@ -172,6 +172,18 @@ def work(task, out, call):
 """
 
 
+def plan(house: House, **words: str) -> None:
+    """What the worker shall do: one word per attempt."""
+    for name, text in words.items():
+        (house.workspace / f"{name}.plan").write_text(text)
+
+
+def log(house: House) -> list[str]:
+    """Which workers ran, in order."""
+    path = house.workspace / "log"
+    return path.read_text().split() if path.exists() else []
+
+
 def wait_for(condition: Any, seconds: float = 30, what: str = "the condition") -> Any:
     """Waits for something to come true; generous, because a test never depends on speed."""
     deadline = time.monotonic() + seconds

@@ -24,6 +24,18 @@ def check_graph(after: Mapping[str, Sequence[str]], what: str) -> None:
         raise StrataError("BAD_ITEMS", f"{what}: a circle of waiting: {' → '.join(error.args[1])}", "correct the items") from None
 
 
+def all_before(after: Mapping[str, Sequence[str]], name: str) -> set[str]:
+    """Everything that has ended when `name` starts."""
+    found: set[str] = set()
+    queue = list(after[name])
+    while queue:
+        other = queue.pop()
+        if other not in found:
+            found.add(other)
+            queue += after[other]
+    return found
+
+
 def run(
     after: Mapping[str, Sequence[str]],
     cap: int,

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, config, process, schemas
+from lib import agents, config, fanout, process, schemas
 from lib.config import Document
 from lib.contract import Json, StrataError, nearest, usage
 from lib.orchestration import (
@@ -360,11 +360,12 @@ class _Reader:
                 f"the items of {stage.name!r} write the working folder at the same time",
                 "set foreach.cap: 1, or let the agent write only its own outputs (no `scope:`, no `in: workspace`)",
             )
+        after = {name: worker.after for name, worker in stage.members.items()}
         free = [
             (a, b)
             for i, a in enumerate(writers)
             for b in writers[i + 1 :]
-            if b not in _before(stage.members, a) and a not in _before(stage.members, b)
+            if b not in fanout.all_before(after, a) and a not in fanout.all_before(after, b)
         ]
         if free:
             raise self._error(
@@ -447,18 +448,6 @@ def _references(spec: Json) -> list[tuple[list[Any], str]]:
     if "foreach" in spec:
         found.append((["foreach", "items"], spec["foreach"]["items"]))
     found += [(["ask", "show", i], v) for i, v in enumerate(spec.get("ask", {}).get("show", []))]
-    return found
-
-
-def _before(members: dict[str, Worker], name: str) -> set[str]:
-    """All that has ended when `name` starts."""
-    found: set[str] = set()
-    queue = list(members[name].after)
-    while queue:
-        other = queue.pop()
-        if other not in found:
-            found.add(other)
-            queue += members[other].after
     return found
 
 

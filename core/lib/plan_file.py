@@ -153,18 +153,9 @@ class _Reader:
                 outputs |= {"answer"} if any(s.ask for s in self.orchestrations[source][other].stages) else set()
                 if output not in outputs:
                     raise self.document.error(at, f"{other!r} has no output {output!r}", f"it has: {', '.join(sorted(outputs))}")
-                if source != phase.name and source not in _all_before(phase, phases):
+                if source != phase.name and source not in fanout.all_before(
+                    {p.name: p.depends_on for p in phases.values()}, phase.name
+                ):
                     raise self.document.error(at, f"{text!r} needs the phase {source!r} first", f"depends_on: [{source}]")
                 if source == phase.name and other not in run.depends_on:
                     raise self.document.error(at, f"{text!r} needs the run {other!r} first", f"depends_on: [{other}]")
-
-
-def _all_before(phase: Phase, phases: dict[str, Phase]) -> set[str]:
-    found: set[str] = set()
-    queue = list(phase.depends_on)
-    while queue:
-        name = queue.pop()
-        if name not in found:
-            found.add(name)
-            queue += phases[name].depends_on
-    return found

@@ -28,10 +28,10 @@ def test_globs(path: str, glob: str, inside: bool) -> None:
 
 
 def test_a_path_is_hidden_only_where_it_ends(tmp_path) -> None:
-    names = Names(tmp_path / "s", tmp_path / "work", tmp_path / "s/a")
-    text = f"{tmp_path}/work/x {tmp_path}/work-2/x {tmp_path}/work. {tmp_path}/work.bak {tmp_path}/work"
+    names = Names(tmp_path / "s", tmp_path / "desk", tmp_path / "s/a")
+    text = f"{tmp_path}/desk/x {tmp_path}/desk-2/x {tmp_path}/desk. {tmp_path}/desk.bak {tmp_path}/desk"
     hidden = names.hide(text)
     assert hidden.count("{{strata:workspace}}") == 3
-    assert f"{tmp_path}/work-2/x" in hidden
-    assert f"{tmp_path}/work.bak" in hidden
+    assert f"{tmp_path}/desk-2/x" in hidden
+    assert f"{tmp_path}/desk.bak" in hidden
     assert names.show(hidden) == text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lib import schemas
-from support import ROOT, WORKER, House, Ran, wait_for, with_marker
+from support import ROOT, WORKER, House, Ran, log, plan, wait_for, with_marker
 
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
 
@@ -35,16 +35,6 @@ def phase(name: str, *runs: str, after: str = "", verify: str = "{none: a test}"
 def write(house: House, phases: str, head: str = "") -> None:
     text = f"version: 1\nname: trial\nchecks: checks.yaml\n{head}phases:\n{phases}"
     (house.workspace / "plan.yaml").write_text(text)
-
-
-def plan(house: House, **words: str) -> None:
-    for name, text in words.items():
-        (house.workspace / f"{name}.plan").write_text(text)
-
-
-def log(house: House) -> list[str]:
-    path = house.workspace / "log"
-    return path.read_text().split() if path.exists() else []
 
 
 def campaign(house: House, *flags: str) -> Ran:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from support import WORKER, House, Ran, alive, wait_for, with_marker
+from support import WORKER, House, Ran, alive, log, plan, wait_for, with_marker
 
 
 @pytest.fixture
@@ -31,16 +31,6 @@ def run(house: House, *flags: str) -> Ran:
     sessions = list(house.sessions.iterdir()) if house.sessions.exists() else []
     resume = ["--session-dir", str(sessions[0])] if sessions else []
     return house.json("orchestrator", "trial", *resume, *flags)
-
-
-def plan(house: House, **words: str) -> None:
-    for name, text in words.items():
-        (house.workspace / f"{name}.plan").write_text(text)
-
-
-def log(house: House) -> list[str]:
-    path = house.workspace / "log"
-    return path.read_text().split() if path.exists() else []
 
 
 def statuses(ran: Ran) -> dict[str, str]:
