@@ -157,7 +157,15 @@ class Campaign:
         self.state("COMPLETE" if code in DONE else "STOPPED")
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
-        return manifest | {"session_dir": str(folder), "report": str(path)}
+        return manifest | {"session_dir": str(folder), "report": str(path), "next": self.next_command(code)}
+
+    def next_command(self, code: ExitCode) -> str:
+        """What a person would do now."""
+        if code not in DONE:
+            return f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
+        if self.call.driver == "replay":
+            return f"uv run core/campaign.py config/plans/{self.plan.name}.yaml --driver live   (the same with real agents)"
+        return f"less {shlex.quote(str(self.call.session.folder / 'execution-report.md'))}"
 
     def _phase_entry(self, phase: Phase) -> Json:
         reply = self.results.get(phase.name)

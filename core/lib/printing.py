@@ -10,6 +10,11 @@ from typing import Any, TextIO
 
 from lib.contract import Json
 
+SHOWN = (
+    *("status", "verdict", "grade", "cost_usd", "turns", "duration_seconds", "confinement"),
+    *("session_dir", "attempt_dir", "report", "next"),
+)
+
 
 def document(said: Json, output_format: str) -> None:
     """The one document of a tool, on stdout."""
@@ -48,17 +53,11 @@ def readable(said: Json) -> str:
         mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
         note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
         lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
-    for key in (
-        "status",
-        "verdict",
-        "cost_usd",
-        "turns",
-        "duration_seconds",
-        "confinement",
-        "session_dir",
-        "attempt_dir",
-        "next",
-    ):
+    for phase in said.get("phases", []):
+        grade = phase.get("sentinel_grade")
+        mark = {0: "✓", None: "·"}.get(phase.get("exit_code"), "✗")
+        lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
+    for key in SHOWN:
         if said.get(key) not in (None, ""):
             lines.append(f"{key.replace('_', ' ')}: {said[key]}")
     return "\n".join(lines)
