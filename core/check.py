@@ -14,6 +14,7 @@ from pathlib import Path
 from lib import checks, cli, executor, files, snapshot
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
+from lib.session import Step
 from lib.task import Task
 
 TOOL = Tool(
@@ -34,9 +35,14 @@ def main(call: Call) -> Json:
     if len(set(call.options.names)) != len(call.options.names):
         usage("a check is named twice")
     chosen = checks.choose(checks.load(path), call.options.names, str(path))
+    phase = Step.parse(call.options.step).phase if call.options.step else ""
+    if checks.ARTIFACTS in call.options.names and not phase:
+        usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")
 
     def judge(task: Task, out: Path) -> Json:
         records = [checks.run(check, call.cwd, out / "evidence") for check in chosen]
+        if checks.ARTIFACTS in call.options.names:
+            records.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
         results = checks.summary(records)
         files.write_json(out / "verification-results.json", results)
         failed = [r for r in records if not r["passed"] and r["blocking"]]

@@ -54,9 +54,11 @@ def load(path: Path) -> dict[str, Check]:
 
 def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:
     for name in names:
+        if name == ARTIFACTS:
+            continue
         if name not in table:
             raise StrataError("UNKNOWN_CHECK", f"there is no check {name!r} in {where}", f"it has: {', '.join(table)}")
-    return [table[name] for name in names]
+    return [table[name] for name in names if name != ARTIFACTS]
 
 
 def run(check: Check, cwd: Path, evidence: Path) -> Json:
@@ -93,6 +95,36 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "output_sha256": files.sha256(output),
         **git_state(cwd),
     }
+
+
+ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
+
+
+def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
+    """Holds every output of a phase against the hash its attempt recorded. A phase that produced nothing proves nothing."""
+    wrong: list[str] = []
+    seen: dict[tuple[str, str], str] = {}
+    for path in sorted((session / "phases" / phase).glob("**/attempt-*/outcome.json")):
+        outcome = files.read_json(path)
+        if outcome.get("verdict") in ("done", "needs_revision"):
+            for entry in outcome.get("outputs", []):
+                seen[entry["in"], entry["path"]] = entry["sha256"]
+    for (place, name), sha in seen.items():
+        found = (session if place == "session" else cwd) / name
+        if files.fingerprint(found) != sha:
+            wrong.append(f"{name} is {'not there' if not found.exists() else 'not what was produced'}")
+    if not seen:
+        wrong.append("the phase produced no output")
+    note = "; ".join(wrong[:5]) or f"{len(seen)} artifacts"
+    record: Json = {
+        "name": ARTIFACTS,
+        "tool": "strata",
+        "passed": not wrong,
+        "errors": len(wrong),
+        "blocking": True,
+        "note": note,
+    }
+    return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
 
 
 def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> tuple[int, str]:

@@ -93,7 +93,7 @@ class _Reader:
             path = Path(self._checks_file() or checks.DEFAULT_FILE)
             table = checks.load(path)
             for number, name in enumerate(chosen):
-                if name not in table:
+                if name not in (*table, checks.ARTIFACTS):
                     at_check = [*at, "verify", "checks", number]
                     raise self.document.error(at_check, f"there is no check {name!r}", nearest(name, table))
         return Phase(

@@ -68,7 +68,7 @@ def require_checks(call: Call, orchestration: Orchestration) -> None:
     path = Path(call.options.checks or checks.DEFAULT_FILE)
     known = checks.load(path) if named else {}
     for where, name in named:
-        if name not in known:
+        if name not in (*known, checks.ARTIFACTS):
             raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r} in {path}", nearest(name, known))
 
 
