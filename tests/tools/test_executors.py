@@ -267,7 +267,8 @@ def test_an_agent_writes_only_in_its_scope_and_is_found_out_where_a_shell_let_it
     assert len(ran.document["denials"]) == 1
     assert (house.workspace / "docs/a.txt").exists()
     ran = house.json("agent", "trial", "with the shell")
-    assert (ran.code, ran.error["message"]) == (1, "changed outside its scope: src.py")
+    assert ran.code == 1
+    assert ran.error["message"].startswith("changed outside its scope: src.py; the agent was denied: Write")
 
 
 def test_an_interrupted_attempt_takes_its_half_written_output_back(house: House, model) -> None:
