@@ -38,9 +38,11 @@ def main(call: Call) -> Json:
     files.write_json(home / "summary.json", {"cycles": 1, "blocking_count": results.get("blocking_count", 0), "grade": grade})
     files.write_atomic(home / "grade.txt", f"{grade}\n")
     document = manifest | {"grade": grade, "results": results}
-    if manifest["exit_code"] == ExitCode.FAILURE and results:
+    # A grade and an exit code never disagree: evidence that is missing or says FAIL is no pass, whatever the stage said.
+    if grade == "FAIL" and manifest["exit_code"] in (ExitCode.SUCCESS, ExitCode.FAILURE):
         code = int(ExitCode.NEEDS_REFINEMENT)  # there is work, and it did not pass
         document |= {"exit_code": code, "status": "needs-refinement", "summary": manifest["summary"] | {"exit_code": code}}
+        document.setdefault("error", {"code": "NOT_VERIFIED", "message": "the evidence of the checks is not there"})
     return document
 
 

@@ -33,7 +33,7 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
             os.fchmod(file.fileno(), mode if mode is not None else 0o644)
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
+    except BaseException:  # whatever it was, a stop included: no half-written file stays behind
         Path(name).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)

@@ -80,7 +80,7 @@ def run(
                 start_new_session=True,
             )
             _own_children.add(child.pid)
-    except BaseException:
+    except BaseException:  # whatever it was, a stop included: a lease nobody holds must not stay open
         os.close(lease_write)
         raise
     finally:

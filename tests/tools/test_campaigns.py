@@ -185,6 +185,15 @@ def test_the_artifacts_check_finds_what_was_changed_or_is_missing(trial: House) 
     assert checks.run_artifacts(trial.session, "phase-09-none", trial.workspace)["note"] == "the phase produced no output"
 
 
+def test_evidence_that_is_gone_is_not_a_pass(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{checks: [good]}"))
+    assert campaign(trial).code == 0
+    for path in trial.session.glob("phases/*/sentinel/stages/**/verification-results.json"):
+        path.unlink()
+    ran = resume(trial)
+    assert (ran.code, ran.document["grade"]) == (3, "FAIL")
+
+
 def test_a_warning_is_shown_and_does_not_block(trial: House) -> None:
     write(trial, phase("one", "oa", verify="{checks: [good, warn]}"))
     (trial.workspace / "odd").write_text("x")
