@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -22,6 +23,7 @@ from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
 from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer
 from lib.drivers.replay import replay
+from lib.drivers.stand_in import standing_in
 from lib.snapshot import Snapshot
 
 TOOL = Tool(
@@ -265,7 +267,10 @@ async def converse(talk: Conversation) -> None:
     import tempfile
     import uuid
 
-    import claude_agent_sdk as sdk  # after everything was checked: importing it takes longer than a whole replay
+    # After everything was checked: importing it takes longer than a whole replay, and most of that is mcp.
+    with contextlib.suppress(ImportError, AttributeError, TypeError, RuntimeError), standing_in("mcp", "claude_agent_sdk"):
+        import claude_agent_sdk as sdk
+    import claude_agent_sdk as sdk  # for a version that needs the real mcp
 
     request = talk.request
     sdk_log = logging.getLogger("claude_agent_sdk")  # what it has to say comes as an exception too; stderr is for JSON lines

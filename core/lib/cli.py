@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lib import depth as depths
-from lib import grant, keeper, observability, printing, process, signals
+from lib import grant, keeper, nursery, observability, printing, process, signals
 from lib.config import CHECKED_VARIABLE
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.redact import redact
@@ -161,6 +161,8 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
 def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json]) -> NoReturn:
     """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process."""
     _open_missing_streams()
+    if tool.layer:
+        nursery.open_nursery()
     keeper.become_subreaper()
     process.inherit_lock()
     _install_signals()
@@ -178,6 +180,7 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
         document = error_document(tool, _unexpected(error, call))
     process.stopping.set()
+    nursery.close_nursery()
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
     if call and call.session_dir:
@@ -222,7 +225,8 @@ def _open_missing_streams() -> None:
     """Started with a closed stdout or stderr, a tool still works; there is only nobody to hear it."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, open(nowhere, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _install_signals() -> None:

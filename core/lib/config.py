@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 from lib import schemas
 from lib.contract import HOUSE, Json, StrataError, nearest
 
@@ -17,21 +19,16 @@ CONFIG = HOUSE / "config"
 CHECKED_VARIABLE = "AGENTIC_CHECKED"
 
 
-@cache
-def _loader() -> Any:
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[reportGeneralTypeIssues,reportUntypedBaseClass]
     """YAML 1.2's booleans: `on` and `yes` are words, and a stage may well have a key called `on`."""
-    import yaml  # here, because a process that is handed JSON never needs it
 
-    class Loader(yaml.SafeLoader):
-        pass
 
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    words = re.compile(r"true|True|TRUE|false|False|FALSE")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", words, list("tTfF"))  # type: ignore[reportUnknownMemberType]
-    return Loader
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_words = re.compile(r"true|True|TRUE|false|False|FALSE")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _words, list("tTfF"))  # type: ignore[reportUnknownMemberType]
 
 
 class ConfigError(StrataError):
@@ -47,13 +44,11 @@ class Document:
         self.file = file
         self.first_line = first_line
         self.wrapped = ""
-        import yaml
-
         try:
-            compose: Any = yaml.compose  # type: ignore[reportUnknownMemberType]
-            self.node: Any = compose(text, Loader=_loader())
+            loader: Any = _Loader(text)
+            self.node: Any = loader.get_single_node()
             self._no_duplicates(self.node)
-            self.data: Any = yaml.load(text, Loader=_loader())
+            self.data: Any = loader.construct_document(self.node) if self.node else None
         except yaml.MarkedYAMLError as error:
             line = first_line + (error.problem_mark.line if error.problem_mark else 0)
             hint = "check the indentation, and quote a value that holds : # or braces"
@@ -62,8 +57,6 @@ class Document:
             raise ConfigError(file, 0, f"not valid YAML: {error}") from None
 
     def _no_duplicates(self, node: Any) -> None:
-        import yaml
-
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
@@ -91,8 +84,6 @@ class Document:
 
     def line(self, path: list[Any]) -> int:
         """The line of the deepest part of `path` that exists."""
-        import yaml
-
         node = self.node
         if self.wrapped and path[:2] == [self.wrapped, 0]:
             path = path[2:]
@@ -116,7 +107,7 @@ class Document:
     def check(self, schema_name: str) -> Json:
         if os.environ.get(CHECKED_VARIABLE):
             return cast(Json, self.data)
-        for path, message in schemas.problems(self.data, schemas.load(schema_name)):
+        for path, message in schemas.problems(self.data, schemas.read(schema_name)):
             raise self.error(path, f"{schemas.pointer(path)}: {message}", f"the format is in config/schemas/{schema_name}.json")
         return cast(Json, self.data)
 

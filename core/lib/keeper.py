@@ -36,6 +36,11 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Belongs to the thread that started this process. Linux only; elsewhere a no-op."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
 def parents() -> dict[int, int]:
     """The parent of every process on the machine."""
     table: dict[int, int] = {}
@@ -133,7 +138,7 @@ def watch_lease(on_end: Callable[[], None]) -> None:
 
 def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
     """For a command the agent SDK starts, which passes no descriptors: the parent's death signal, and a look now and then."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    die_with_parent()
 
     def look() -> None:
         while os.getppid() == parent:
@@ -173,7 +178,7 @@ def keep(command: list[str], parent: int) -> int:
         try:
             # Should the keeper itself be killed: the agent CLI is asked to stop its own children, anything else just ends.
             farewell = signal.SIGTERM if parent else signal.SIGKILL
-            say_farewell = functools.partial(_prctl, _PR_SET_PDEATHSIG, farewell)
+            say_farewell = functools.partial(die_with_parent, farewell)
             child = subprocess.Popen(command, preexec_fn=say_farewell)  # noqa: PLW1509 - one system call, already loaded
         except OSError as error:
             print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr)

@@ -17,12 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, cast
 
-from lib import keeper
+from lib import keeper, nursery
 from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError
 
 STDOUT_LIMIT = 64 * 1024 * 1024  # one document; a child that prints more has lost its mind
@@ -31,7 +32,8 @@ TAIL_LINES = 20
 
 stopping = threading.Event()  # set once, when this process has been asked to end
 stop_softly: Callable[[], None] | None = None  # what to do then instead of raising, where raising would be unsafe
-held_open: set[int] = set()  # descriptors every child inherits: the session's lock lasts until the whole tree has ended
+session_lock: int | None = None  # a descriptor every child inherits: the lock lasts until the whole tree has ended
+Child = subprocess.Popen[bytes] | nursery.Child
 _starting = threading.Lock()
 _own_children: set[int] = set()
 
@@ -65,28 +67,18 @@ def run(
     if stopping.is_set():
         raise Interrupted()
     lease_read, lease_write = os.pipe()
-    os.set_inheritable(lease_read, True)
-    sink = stdout_file.open("wb") if stdout_file else None
+    inherit = {keeper.LEASE_VARIABLE: lease_read} | ({LOCK_VARIABLE: session_lock} if session_lock is not None else {})
+    child: Child
     try:
-        with _starting:
-            child = subprocess.Popen(
-                list(argv),
-                cwd=cwd,
-                env={**env, keeper.LEASE_VARIABLE: str(lease_read), **_held_open_variable()},
-                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-                stdout=sink or subprocess.PIPE,
-                stderr=subprocess.STDOUT if sink else subprocess.PIPE,
-                pass_fds=(lease_read, *held_open),
-                start_new_session=True,
-            )
-            _own_children.add(child.pid)
+        if nursery.can_start(argv):
+            child = nursery.start(argv, cwd=cwd, env=env, inherit=inherit, stdin=stdin is not None)
+        else:
+            child = _start(argv, cwd, env, inherit, stdin is not None, stdout_file)
     except BaseException:  # whatever it was, a stop included: a lease nobody holds must not stay open
         os.close(lease_write)
         raise
     finally:
         os.close(lease_read)
-        if sink:
-            sink.close()
     try:
         return _follow(child, stdin, timeout_seconds, grace, on_line)
     finally:
@@ -94,20 +86,35 @@ def run(
             stop(child, grace)
         os.close(lease_write)
         with _starting:
-            _own_children.discard(child.pid)
+            _own_children.discard(getattr(child, "pid", 0))
             if child.returncode:
                 end_orphans()  # a child that ended well has ended everything below itself
+
+
+def _start(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str], inherit: Mapping[str, int], stdin: bool, sink: Path | None
+) -> subprocess.Popen[bytes]:
+    with _starting, sink.open("wb") if sink else nullcontext() as file:
+        child = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env={**env, **{name: str(descriptor) for name, descriptor in inherit.items()}},
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=file or subprocess.PIPE,
+            stderr=subprocess.STDOUT if file else subprocess.PIPE,
+            pass_fds=tuple(inherit.values()),
+            start_new_session=True,
+        )
+        _own_children.add(child.pid)
+    return child
 
 
 LOCK_VARIABLE = "AGENTIC_LOCK_FD"
 
 
-def _held_open_variable() -> dict[str, str]:
-    return {LOCK_VARIABLE: str(min(held_open))} if held_open else {}
-
-
 def inherit_lock() -> None:
     """Keeps the lock a parent handed down, and hands it on. A variable without its descriptor means nothing."""
+    global session_lock
     text = os.environ.pop(LOCK_VARIABLE, "")
     if text.isdigit():
         try:
@@ -115,27 +122,33 @@ def inherit_lock() -> None:
         except OSError:
             return
         os.set_inheritable(int(text), False)
-        held_open.add(int(text))
+        session_lock = int(text)
 
 
 def end_orphans() -> None:
     """A child that was killed leaves its own children to us, its subreaper. They are not ours to keep."""
     table = keeper.parents()
     me = os.getpid()
-    for pid in [p for p, parent in table.items() if parent == me and p not in _own_children]:
+    for pid in [p for p, parent in table.items() if parent == me and p not in (*_own_children, nursery.pid)]:
         for lost in [*keeper.descendants(pid), pid]:
             keeper.send(lost, signal.SIGKILL)
         keeper.reap([pid])
 
 
-def stop(child: subprocess.Popen[bytes], grace: float) -> None:
+def stop(child: Child, grace: float) -> None:
     """Ask, wait, then insist."""
     child.terminate()
-    try:
-        child.wait(timeout=grace)
-    except subprocess.TimeoutExpired:
+    _wait(child, grace)
+    if child.poll() is None:
         child.kill()
         child.wait()
+
+
+def _wait(child: Child, seconds: float) -> None:
+    try:
+        child.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        pass  # the caller looks again, and at its clock
 
 
 class _Lines:
@@ -168,7 +181,7 @@ class _Lines:
 
 
 def _follow(
-    child: subprocess.Popen[bytes],
+    child: Child,
     stdin: bytes | None,
     timeout_seconds: float | None,
     grace: float,
@@ -198,7 +211,9 @@ def _follow(
                 kill_at = now + grace
             if kill_at and now > kill_at and child.poll() is None:
                 child.kill()
-            for key, _ in selector.select(0.1):
+            if not selector.get_map():
+                _wait(child, 0.1)  # it has said all it has to say, and is about to end
+            for key, _ in selector.select(0.1) if selector.get_map() else ():
                 stream = cast(IO[bytes], key.fileobj)
                 if stream is child.stdin:
                     try:

@@ -16,16 +16,21 @@ FOLDER = HOUSE / "config" / "schemas"
 
 @cache
 def load(name: str) -> Json:
-    """A schema by its name under config/schemas, or by the path of a file."""
+    """A schema somebody named, checked: by its name under config/schemas, or by the path of a file."""
+    schema = read(name)
+    return schema if os.environ.get("AGENTIC_CHECKED") else check_schema(schema, name)
+
+
+def read(name: str) -> Json:
+    """A schema as it stands. Our own are checked by a test: doing it in every run costs more than reading a plan."""
     path = Path(name) if name.endswith(".json") else FOLDER / f"{name}.json"
     try:
-        schema = json.loads(path.read_text(encoding="utf-8"))
+        return cast(Json, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         known = (p.stem for p in FOLDER.glob("*.json"))
         raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", nearest(name, known)) from None
     except (OSError, ValueError) as error:
         raise StrataError("BAD_SCHEMA", f"the schema {path} cannot be read: {error}") from None
-    return cast(Json, schema) if os.environ.get("AGENTIC_CHECKED") else check_schema(schema, str(path))
 
 
 def check_schema(schema: Any, where: str) -> Json:

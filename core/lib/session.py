@@ -148,7 +148,7 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
     inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
     lock = None if inner else _lock(folder)
     if lock is not None:
-        process.held_open.add(lock)
+        process.session_lock = lock
     if not (folder / ".trace").exists():
         files.write_atomic(folder / ".trace", (trace_id or secrets.token_hex(8)) + "\n")
     return Session(folder, lock)

@@ -1,0 +1,67 @@
+"""Importing a library without a part of it that it loads at once and we never use.
+
+The agent SDK imports `mcp`, which takes five times as long as the rest of it, for servers that run inside this process.
+We start none. While the SDK is imported a stand-in answers for `mcp`: whatever is asked for by name is there, and refuses
+to be used. An SDK that needs more of it than names gets the real one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class _Named:
+    """What a stand-in module gives for any name: something to subclass and to annotate with."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        pass
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError(f"{type(self).__name__} is only a stand-in: Strata imports the SDK without it")
+
+
+class _Module(ModuleType):
+    __path__ = []  # noqa: RUF012 - what makes a module a package
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = type(name, (_Named,), {})
+        setattr(self, name, made)
+        return made
+
+
+class _Finder:
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] == self.package else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def standing_in(package: str, user: str) -> Generator[None]:
+    """While `user` is imported, nothing of `package` is. Fails as the import fails, leaving neither loaded."""
+    before = set(sys.modules)
+    finder = _Finder(package)
+    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    try:
+        yield
+    except BaseException:
+        for added in set(sys.modules) - before:
+            if added.split(".")[0] in (user, package):
+                del sys.modules[added]
+        raise
+    finally:
+        sys.meta_path.remove(finder)  # type: ignore[arg-type]
