@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -141,7 +143,7 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
         prog=f"uv run core/{tool.name}.py",
         description=tool.summary,
         epilog=f"example:\n  {tool.example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=shutil.get_terminal_size().columns - 2),
         allow_abbrev=False,
     )
     add = parser.add_argument

@@ -61,19 +61,17 @@ def parents() -> dict[int, int]:
     return table
 
 
-def descendants(root: int, skip: Iterable[int] = ()) -> list[int]:
-    """Everything below `root`, nearest first, without the branches that start at `skip`."""
-    table, skipped = parents(), set(skip)
+def descendants(root: int) -> list[int]:
+    """Everything below `root`, nearest first."""
     below: dict[int, list[int]] = {}
-    for pid, ppid in table.items():
+    for pid, ppid in parents().items():
         below.setdefault(ppid, []).append(pid)
     found: list[int] = []
     queue = [root]
     while queue:
-        for pid in below.get(queue.pop(0), []):
-            if pid not in skipped:
-                found.append(pid)
-                queue.append(pid)
+        next_ones = below.get(queue.pop(0), [])
+        found += next_ones
+        queue += next_ones
     return found
 
 
@@ -92,21 +90,32 @@ def reap(pids: Iterable[int]) -> None:
             pass  # not a direct child, or somebody waited for it first
 
 
-def end_descendants(skip: Iterable[int] = (), ask_seconds: float = 0.0) -> list[int]:
+def has_children() -> bool:
+    """Whether anything is below this process at all. Those that have ended already are taken note of, and gone."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def end_descendants(ask_seconds: float = 0.0) -> list[int]:
     """Ends all that runs below this process and returns the pids that had to be ended."""
+    if not has_children():
+        return []
     ended: set[int] = set()
-    skipped = set(skip)
     if ask_seconds:
-        asked = descendants(os.getpid(), skipped)
+        asked = descendants(os.getpid())
         for pid in asked:
             send(pid, signal.SIGTERM)
         ended.update(asked)
         deadline = time.monotonic() + ask_seconds
-        while time.monotonic() < deadline and (left := descendants(os.getpid(), skipped)):
+        while time.monotonic() < deadline and (left := descendants(os.getpid())):
             reap(left)
             time.sleep(0.02)
     deadline = time.monotonic() + 10
-    while left := descendants(os.getpid(), skipped):
+    while left := descendants(os.getpid()):
         for pid in left:
             send(pid, signal.SIGKILL)
         ended.update(left)

@@ -9,6 +9,7 @@ tool that was made for other dependencies, a new interpreter is started.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import errno
 import gc
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -145,10 +147,7 @@ def _serve(control: socket.socket) -> NoReturn:
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, _heard)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    for path in sorted((CORE / "lib").rglob("*.py")):
-        name = ".".join(path.relative_to(CORE).with_suffix("").parts)
-        importlib.import_module(name.removesuffix(".__init__"))
-    gc.freeze()  # what is shared stays shared
+    _load()
     channels: dict[int, socket.socket] = {}
     while True:
         ready = _readable([control, wake, *channels.values()])
@@ -176,6 +175,15 @@ def _serve(control: socket.socket) -> NoReturn:
             channels[child] = socket.socket(fileno=descriptors[0])
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
+
+
+@cache  # a nursery below another has it all from there
+def _load() -> None:
+    for path in sorted((CORE / "lib").rglob("*.py")):
+        name = ".".join(path.relative_to(CORE).with_suffix("").parts)
+        importlib.import_module(name.removesuffix(".__init__"))
+    argparse.ArgumentParser().parse_args([])  # compiles the patterns that every tool's parser needs
+    gc.freeze()  # what is shared stays shared
 
 
 def _heard(_number: int, _frame: object) -> None:

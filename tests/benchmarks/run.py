@@ -5,9 +5,9 @@ Prints a table and, last, one line of JSON. Absolute times mean nothing on a sha
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -19,17 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "core")]
 
+from lib import keeper  # noqa: E402
 from scripted_model.server import say, scripted, turns  # noqa: E402
 from support import CORE, House  # noqa: E402
 
 REPEATS = 5
-WORKER = """
-def work(task, out, call):
-    (out / "made.json").write_text("1")
-    return Verdict("done")
-"""
 AGENT = "---\nname: trial\ndescription: A trial.\nstrata: {completion: stage}\n---\nYou do the task.\n"
 
 
@@ -112,15 +108,33 @@ def b(folder: Path) -> dict[str, float]:
 
 
 def fan(made: House, count: int, cap: int, name: str) -> list[str]:
-    made.tool("worker", WORKER)
-    items = json.dumps([f"i{n}" for n in range(count)])
-    made.orchestrator(
-        f"version: 1\nname: {name}\nparams: {{items: {{type: list, default: {items}}}}}\nstages:\n"
-        f"  - {{name: a, tool: worker.py, foreach: {{items: param.items, cap: {cap}, max_items: 10000}},"
-        " outputs: {made: {path: made.json}}}\n",
-        name,
-    )
-    return made.argv("orchestrator", name)
+    """A command line that replays `count` agent stages. The first was recorded; the others are copies of it by name."""
+    keys = [f"item-{n:04}" for n in range(count)]
+    (made.folder / "prompts/executors/trial.md").write_text(AGENT)
+
+    def write(items: list[str]) -> None:
+        made.orchestrator(
+            f"version: 1\nname: {name}\nparams: {{items: {{type: list, default: {json.dumps(items)}}}}}\nstages:\n"
+            f"  - {{name: a, agent: trial, foreach: {{items: param.items, cap: {cap}, max_items: 10000}}}}\n",
+            name,
+        )
+
+    recorded = made.folder / f"recorded-{name}"
+    write(keys[:1])
+    with scripted(turns(say("STAGE_TASK_COMPLETE"))) as model:
+        env = model.environment(str(made.folder / "claude"))
+        ran = made.json("orchestrator", name, "--driver", "record", "--session-dir", str(recorded), **env)
+        assert ran.code == 0, ran.stderr
+    write(keys)
+    (first,) = recorded.rglob(keys[0])
+    for key in keys[1:]:
+        copy = Path(shutil.copytree(first, first.with_name(key))) / "attempt-1"
+        prompt = (copy / "prompt.md").read_text().replace(keys[0], key)
+        (copy / "prompt.md").write_text(prompt)
+        meta = json.loads((copy / "meta.json").read_text())
+        meta["prompt_sha256"] = hashlib.sha256(prompt.encode()).hexdigest()
+        (copy / "meta.json").write_text(json.dumps(meta))
+    return made.argv("orchestrator", name, "--driver", "replay", "--fixtures", str(recorded))
 
 
 def c(folder: Path, count: int = 200) -> float:
@@ -133,12 +147,12 @@ def c(folder: Path, count: int = 200) -> float:
             list(pool.map(lambda _: subprocess.run([sys.executable, "-c", ""], env=made.env, check=True), range(count)))
         return time.monotonic() - started
 
-    return ratio(lambda: seconds(argv, made.env, made.workspace), empties, 1)
+    return ratio(lambda: seconds(argv, made.env, made.workspace), empties, 3)
 
 
 def d(folder: Path, many: int = 2000, few: int = 100) -> float:
     made = house(folder)
-    large, small = fan(made, many, 4, "large"), fan(made, few, 4, "small")
+    large, small = fan(made, many, 8, "large"), fan(made, few, 8, "small")
     return ratio(
         lambda: seconds(large, made.env, made.workspace) / many, lambda: seconds(small, made.env, made.workspace) / few, 1
     )
@@ -146,18 +160,31 @@ def d(folder: Path, many: int = 2000, few: int = 100) -> float:
 
 def e(folder: Path, count: int = 2000) -> float:
     made = house(folder)
-    argv = [*fan(made, count, 4, "again"), "--session-dir", str(folder / "s")]
+    argv = [*fan(made, count, 8, "again"), "--session-dir", str(folder / "s")]
     first = seconds(argv, made.env, made.workspace)
     return statistics.median(seconds(argv, made.env, made.workspace) for _ in range(3)) / first
 
 
 def f(folder: Path) -> str:
+    """Memory that is shared is counted once: the proportional set size of every process of the tree, added up."""
     made = house(folder)
-    argv = fan(made, 8, 8, "eight")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    subprocess.run(argv, env=made.env, cwd=made.workspace, capture_output=True, check=True)
-    largest = max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    return f"{9 * largest / 1024:.0f} MB at most (9 processes, the largest {largest / 1024:.0f} MB)"
+    argv = fan(made, 64, 8, "eight")
+    child = subprocess.Popen(argv, env=made.env, cwd=made.workspace, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak, processes = 0, 0
+    while child.poll() is None:
+        found = [proportional(pid) for pid in (child.pid, *keeper.descendants(child.pid))]
+        if sum(found) > peak:
+            peak, processes = sum(found), len(found)
+        time.sleep(0.02)
+    return f"{peak / 1024:.0f} MB in {processes} processes"
+
+
+def proportional(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return 0  # it has just ended
+    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
 TARGETS = {"a": 1.8, "b (÷ bare SDK)": 1.1, "c": 5.0, "d": 1.2, "e": 0.05}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Request:
     inherit_settings: bool = False
     on_event: Callable[[str, Json], None] = lambda status, detail: None
 
-    @property
+    @cached_property
     def names(self) -> Names:
         return Names(self.session, self.cwd, self.attempt)
 
