@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,7 +72,7 @@ class Agent:
 
     disallowed: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Of all that makes it this agent: its whole file, and the schemas its outputs must match."""
         used = [schemas.load(o.schema) for o in self.outputs if o.schema]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from graphlib import CycleError, TopologicalSorter
@@ -43,28 +44,33 @@ def run(
     succeeded: Callable[[Result], bool],
     blocked: Callable[[str, str], Result],
     go_on: Callable[[Result], bool],
+    known: Callable[[str], Result | None] = lambda key: None,
 ) -> dict[str, Result]:
-    """Runs `work` for every key. A key whose dependency did not succeed gets `blocked(key, cause)`. When `go_on` says no
+    """Runs `work` for every key. A key whose dependency did not succeed gets `blocked(key, cause)`; one whose result is
+    `known` already needs no thread, of which thousands would only get in each other's way. When `go_on` says no
     to a result, nothing new is started; what runs is let finish. Results come in the order of `after`."""
     sorter = TopologicalSorter(after)
     sorter.prepare()
     results: dict[str, Result] = {}
     running: dict[Future[Result], str] = {}
-    ready: list[str] = []
+    ready: deque[str] = deque()
     stopped = False
+    rank = {key: place for place, key in enumerate(after)}
     # One thread starts a child and waits for it, because a child's parent-death signal belongs to the thread.
     with ThreadPoolExecutor(max_workers=cap, thread_name_prefix="stage") as pool:
         while sorter.is_active() or running:
-            ready += sorted(sorter.get_ready(), key=list(after).index)
+            ready += sorted(sorter.get_ready(), key=rank.__getitem__)
             while ready and not stopped and len(running) < cap:
-                key = ready.pop(0)
+                key = ready.popleft()
                 cause = next((o for o in after[key] if not succeeded(results[o])), None)
-                if cause is not None:
-                    results[key] = blocked(key, cause)
-                    sorter.done(key)
-                    ready += sorted(sorter.get_ready(), key=list(after).index)
-                else:
+                result = known(key) if cause is None else blocked(key, cause)
+                if result is None:
                     running[pool.submit(work, key)] = key
+                    continue
+                results[key] = result
+                stopped = cause is None and not go_on(result)
+                sorter.done(key)
+                ready += sorted(sorter.get_ready(), key=rank.__getitem__)
             if not running:
                 break
             done, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -22,7 +22,7 @@ from lib.observability import Timer
 from lib.orchestration import Loop, Orchestration, Stage
 from lib.orders import Orders, read_params
 from lib.session import Step
-from lib.steps import Finished, Order, StepResult, last_word, perform
+from lib.steps import Finished, Order, StepResult, last_word, perform, skip
 
 # Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
 NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
@@ -143,7 +143,8 @@ class Walk:
         if routed:
             return routed
         if not stage.fans_out:
-            done = perform(self.call, stage, orders[0], self.finished)
+            only = (self.call, stage, orders[0], self.finished)
+            done = skip(*only) or perform(*only)
             return StageResult(stage.name, done.exit_code, done.verdict, (done,), done.error, done.note)
         table = {o.key: o for o in orders}
         after = {o.key: self.orders.waits_for(stage, o) for o in orders}
@@ -159,6 +160,7 @@ class Walk:
             succeeded=lambda s: s.ok,
             blocked=_blocked,
             go_on=lambda s: s.ok or (goes_on and s.exit_code not in NEVER_ABSORBED),
+            known=lambda key: skip(self.call, stage, table[key], self.finished),
         )
         return self.sum_up(stage, tuple(steps.values()), len(orders))
 

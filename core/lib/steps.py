@@ -204,13 +204,19 @@ def _tries(call: Call, order: Order) -> list[Json]:
     return [o for o in ended if o.get("kind") in ("first", "retry", "rerun") and o.get("fingerprint") == order.task.fingerprint]
 
 
+def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
+    """What an earlier run of this session made of the step, if it is finished."""
+    outcome = finished.outcome(order.step, order.task.fingerprint, stage.model)
+    if not outcome:
+        return None
+    call.event(order.step.slug, "skipped", "finished in an earlier run")
+    return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
+
+
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:
-    """Skips the step if it is finished; otherwise has it done, with as many retries as are left to it."""
+    """Has the step done, with as many retries as are left to it."""
     wanted = order.task.fingerprint
-    outcome = finished.outcome(order.step, wanted, stage.model)
-    if outcome:
-        call.event(order.step.slug, "skipped", "finished in an earlier run")
-        return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
+    outcome: Json | None = None
     tries = _tries(call, order)
     left = 1 + stage.retry_max - len(tries)
     kind = "first" if not tries else ("retry" if left > 0 else "rerun")
