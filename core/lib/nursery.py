@@ -143,6 +143,7 @@ def _serve(control: socket.socket) -> NoReturn:
     """Forks a child for every request and tells its end, until the tool that owns us goes away."""
     os.setsid()  # a Ctrl-C is for the tool, which decides what becomes of its children
     _close_all_but({control.fileno()})
+    _take_command_line([sys.executable, __file__, "--of", str(os.getppid())])
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, _heard)
@@ -256,7 +257,10 @@ def _close_all_but(kept: set[int]) -> None:
 
 def _take_command_line(argv: Sequence[str]) -> None:
     """So that `ps` and `pgrep` show what this process is. The kernel reads it from where the first one's was, and on
-    into the environment behind it, which nobody needs any more: os.environ was made anew."""
+    into the environment behind it, which is moved out of the way first."""
+    environment_now = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment_now)
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     first, arguments_end, environment, last = (int(fields[n]) for n in (45, 46, 47, 48))

@@ -1,0 +1,83 @@
+"""Tools below are forked from one that is kept ready: they are processes of their own all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from lib import keeper
+from support import House, wait_for, with_marker
+
+SLEEPER = """
+def work(task, out, call):
+    import time
+    (call.cwd / "started").write_text(str(os.getpid()))
+    while not (call.cwd / "go").exists():
+        time.sleep(0.02)
+    return Verdict("done")
+"""
+REPORTER = """
+def work(task, out, call):
+    import sys
+    facts = {"argv": sys.argv[0], "line": open("/proc/self/cmdline").read(), "session": os.getsid(0) == os.getpid(),
+             "open": sorted(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
+                            if os.path.exists(f"/proc/self/fd/{n}")),
+             "env": dict(os.environ), "loaded": "lib.stages" in sys.modules}
+    (call.cwd / "facts.json").write_text(json.dumps(facts))
+    return Verdict("done")
+"""
+
+
+def one_stage(house: House, body: str) -> None:
+    house.tool("worker", "import json, os\n" + body)
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: a, tool: worker.py, retry: {max: 0}}\n", "trial")
+
+
+def line_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def nursery_of(pid: int) -> int:
+    return next(child for child in keeper.descendants(pid) if "nursery.py --of" in line_of(child))
+
+
+def test_a_forked_tool_has_its_own_name_environment_and_descriptors(house: House) -> None:
+    one_stage(house, REPORTER)
+    ran = house.json("orchestrator", "trial", LAST_WORD="x" * 5000)
+    assert ran.code == 0, ran.stderr
+    facts = json.loads((house.workspace / "facts.json").read_text())
+    assert facts["loaded"], "it was not forked at all"
+    assert facts["argv"].endswith("core/worker.py")
+    assert "core/worker.py --output-format json" in facts["line"]
+    assert facts["session"]
+    assert facts["env"]["LAST_WORD"] == "x" * 5000
+    assert facts["env"]["AGENTIC_CHECKED"] == "1"
+    kinds = [name.split(":")[0] for name in facts["open"]]
+    assert kinds.count("socket") == 1, "only the way to its own nursery"
+    assert kinds.count("pipe") == 3, "its two streams and its lease"
+
+
+def test_when_the_nursery_dies_its_tools_end_and_nothing_is_claimed(house: House) -> None:
+    one_stage(house, SLEEPER)
+    with house.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for((house.workspace / "started").exists)
+        worker = int((house.workspace / "started").read_text())
+        os.kill(nursery_of(child.pid), signal.SIGKILL)
+        out, _ = child.communicate(timeout=60)
+        document = json.loads(out)
+        assert child.returncode == 1
+        assert document["stages"][0]["status"] == "failure"
+        wait_for(lambda: not Path(f"/proc/{worker}").exists(), what="the end of the tool")
+    wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
+
+
+def test_a_killed_tool_takes_its_nursery_along(house: House) -> None:
+    one_stage(house, SLEEPER)
+    with house.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for((house.workspace / "started").exists)
+        nursery = nursery_of(child.pid)
+        child.kill()
+        wait_for(lambda: not Path(f"/proc/{nursery}").exists(), what="the end of the nursery")
+    wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
