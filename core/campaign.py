@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import campaigns, cli, depth, phases, plan, plan_file
+from lib import campaigns, checkpoints, cli, depth, forecast, phases, plan, plan_file
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Json, usage
@@ -41,7 +41,7 @@ def main(call: Call) -> Json:
     chosen, text = read_plan(call, base)
     settle(call, chosen)
     if call.options.dry_run:
-        return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **campaigns.forecast(chosen)}
+        return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **forecast.of(chosen, base)}
     call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
     call.open_session(chosen.name, chosen.name)
     return Campaign(call, chosen, campaigns.prepare(call, chosen, text)).go()
@@ -55,6 +55,9 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, str]:
     if options.resume:
         session = campaigns.find_session(options.resume, base)
         options.session_dir = str(session)
+        reached = checkpoints.read(session)
+        if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
+            options.current_depth = max(options.current_depth or 0, reached["depth_used"])
         if not options.plan:
             effective = campaigns.read_effective(session)
             settings = effective["settings"]
@@ -77,8 +80,9 @@ def settle(call: Call, chosen: Plan) -> None:
         call.cwd = Path(chosen.workspace).resolve()
         if not call.cwd.is_dir():
             usage(f"the workspace {chosen.workspace} is not there", "stand where it is, or give --cwd")
-    if options.max_depth is None:
-        call.depth = depth.from_environment(4, options.current_depth, chosen.max_depth)
+    call.depth = depth.from_environment(
+        4, options.current_depth, chosen.max_depth if options.max_depth is None else options.max_depth
+    )
 
 
 if __name__ == "__main__":

@@ -6,11 +6,9 @@ import json
 import shlex
 import threading
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from lib import fanout, files, report
+from lib import checkpoints, fanout, files, report
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError
 from lib.phases import GRADES
@@ -19,7 +17,6 @@ from lib.process import ToolResult
 from lib.session import now
 from lib.stages import NEVER_ABSORBED
 
-CHECKPOINT_VERSION = 1
 DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 
 
@@ -106,27 +103,16 @@ class Campaign:
         self.call.event(f"{self.plan.name}.{phase.name}" if phase else self.plan.name, state)
 
     def latest_checkpoint(self) -> str | None:
-        found = sorted((self.call.session.folder / "checkpoints").glob("cp-*.json"))
-        return f"checkpoints/{found[-1].name}" if found else None
+        path = checkpoints.newest(self.call.session.folder)
+        return f"checkpoints/{path.name}" if path else None
 
     def checkpoint(self) -> None:
         done = [p for p in self.plan.phases if p.name in self.results and self.results[p.name].exit_code in DONE]
-        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-        document: Json = {
-            "checkpoint_version": CHECKPOINT_VERSION,
-            "created_at": now(),
-            "session_dir": self.call.session.folder.name,
-            "trace_id": self.call.trace_id,
-            "completed_phases": [
-                {"name": p.folder, "exit_code": int(self.results[p.name].exit_code), "sentinel_grade": self.grade_of(p)}
-                for p in done
-            ],
-            "pending_phases": [p.folder for p in self.plan.phases if p not in done],
-            "depth_used": self.call.depth.current,
-            "depth_max": self.call.depth.maximum,
-            "environment": {"AGENTIC_SPAWN_DEPTH": str(self.call.depth.current)},
-        }
-        files.write_json(self.call.session.folder / "checkpoints" / f"cp-{stamp}.json", document)
+        completed: list[Json] = [
+            {"name": p.folder, "exit_code": int(self.results[p.name].exit_code), "sentinel_grade": self.grade_of(p)} for p in done
+        ]
+        pending = [p.folder for p in self.plan.phases if p not in done]
+        checkpoints.write(self.call, self.call.session.folder, "phases", completed, pending)
 
     def grade_of(self, phase: Phase) -> str:
         reply = self.results.get(phase.name)
@@ -248,30 +234,3 @@ def listing(base: Path) -> list[Json]:
             known = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
             found.append({"session": path.name, "status": known.get("status"), "grade": known.get("grade")})
     return found
-
-
-def forecast(plan: Plan) -> Json:
-    """What would run, and at most how often agents would be asked: nothing is created to find out."""
-    from lib import orchestrator_file
-
-    phases: list[Json] = []
-    sessions = 0
-    for phase in plan.phases:
-        runs: list[Json] = []
-        for run in phase.runs:
-            stages = orchestrator_file.load(run.orchestrator, run.modifier).stages
-            listed = [
-                {"name": s.name, "by": s.worker.agent or s.worker.tool or ", ".join(s.members) or "a person"} for s in stages
-            ]
-            agents = sum(_most_sessions(s) for s in stages)
-            sessions += agents
-            runs.append({"name": run.name, "orchestrator": run.orchestrator, "stages": listed, "agent_sessions_at_most": agents})
-        phases.append({"name": phase.name, "depends_on": list(phase.depends_on), "runs": runs, "checks": list(phase.checks)})
-    return {"phases": phases, "agent_sessions_at_most": sessions}
-
-
-def _most_sessions(stage: Any) -> int:
-    workers = list(stage.members.values()) or [stage.worker]
-    asks = [w for w in workers if w.agent or w.agent_from or w.tool in ("agent.py", "spec.py", "researcher.py")]
-    items = stage.foreach.max_items if stage.foreach else 1
-    return len(asks) * items * (1 + stage.retry_max) * (3 if stage.self_heal else 1)

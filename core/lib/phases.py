@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import fanout, files
+from lib import checkpoints, fanout, files, report
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError
 from lib.plan import Phase, Plan, Run
@@ -40,7 +40,9 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
     if code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
         verified, grade = coordinator.verify()
         code = verified if verified != ExitCode.SUCCESS else code
-    return coordinator.report(code, grade)
+    document = coordinator.report(code, grade)
+    coordinator.checkpoint(grade)
+    return document | {"report": str(report.write(call.session.folder))}
 
 
 def _blocked(name: str, cause: str) -> ToolResult:
@@ -78,7 +80,15 @@ class Coordinator:
             reply = self._call(run, ["--extra-context", str(self._resolution(run, reply))] if refine else [])
         self.replies[run.name] = reply
         self.report(None, "")
+        self.checkpoint("")
         return reply
+
+    def checkpoint(self, grade: str) -> None:
+        ended = {name: reply.exit_code for name, reply in self.replies.items()}
+        good = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
+        completed = [{"name": n, "exit_code": int(c), "sentinel_grade": grade} for n, c in ended.items() if c in good]
+        pending = [r.name for r in self.phase.runs if ended.get(r.name) not in good]
+        checkpoints.write(self.call, self.folder, "runs", completed, pending)
 
     def _call(self, run: Run, extra: list[str]) -> ToolResult:
         params = self.folder / run.name / "params.json"

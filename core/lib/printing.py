@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from lib.contract import Json
 
 SHOWN = (
+    *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
     *("status", "verdict", "grade", "cost_usd", "turns", "duration_seconds", "confinement"),
     *("session_dir", "attempt_dir", "report", "next"),
 )
@@ -57,6 +58,8 @@ def readable(said: Json) -> str:
         grade = phase.get("sentinel_grade")
         mark = {0: "✓", None: "·"}.get(phase.get("exit_code"), "✗")
         lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
+        for run in phase.get("runs", []):
+            lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]
     for key in SHOWN:
         if said.get(key) not in (None, ""):
             lines.append(f"{key.replace('_', ' ')}: {said[key]}")

@@ -8,6 +8,8 @@ from typing import Any
 from lib import files, signals
 from lib.contract import Json
 
+Rows = list[list[str]]
+
 
 def write(session: Path) -> Path:
     path = session / "execution-report.md"
@@ -17,65 +19,81 @@ def write(session: Path) -> Path:
 
 def text(session: Path) -> str:
     manifest = _read(session / "manifest.json")
+    phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
+    reports = [_read(folder / "report.json") for folder in phases]
     outcomes = [_read(p) | {"at": str(p.parent.relative_to(session))} for p in sorted(session.glob("**/attempt-*/outcome.json"))]
-    name = manifest.get("campaign") or session.name
-    lines = [f"# {name}", "", _headline(manifest, outcomes), ""]
-    plan = session / "plan.yaml"
-    lines += (
-        ["## Asked", "", "The plan is in `plan.yaml`; what it resolved to in `effective-config.json`.", ""]
-        if plan.exists()
-        else []
-    )
-    if manifest.get("error"):
-        lines += ["## Look at this first", "", *_first_look(manifest, outcomes), ""]
+    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(manifest, reports, outcomes), ""]
+    lines += _asked(session)
+    error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)
+    if error:
+        lines += ["## Look at this first", "", *_first_look(session, error, outcomes), ""]
     lines += ["## What happened", ""]
-    for folder in sorted(session.glob("phases/*")) or [session]:
-        lines += _phase(session, folder, outcomes)
-    open_signals = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status != "done"]
-    lines += ["## Signals that are not done", "", *open_signals, ""] if open_signals else []
+    for folder, report in zip(phases, reports, strict=True):
+        lines += _phase(session, folder, report, outcomes)
+    open_signals = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "failed"]
+    lines += ["## Signals of failure", "", *open_signals, ""] if open_signals and error else []
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headline(manifest: Json, outcomes: list[Json]) -> str:
+def _headline(manifest: Json, reports: list[Json], outcomes: list[Json]) -> str:
     cost = sum(o.get("cost_usd") or 0 for o in outcomes)
     replayed = any(o.get("cost_source") == "replayed" for o in outcomes)
     agents = sum(1 for o in outcomes if o.get("turns"))
-    words = [f"**{manifest.get('status', 'not ended')}**", f"grade {manifest['grade']}" if manifest.get("grade") else ""]
+    status = manifest.get("status") or ", ".join(f"{r['name']} {r['status']}" for r in reports) or "not ended"
+    grade = manifest.get("grade") or next((r["sentinel_grade"] for r in reports if r.get("sentinel_grade")), "")
+    words = [f"**{status}**", f"grade {grade}" if grade else ""]
     words += [f"{agents} agent sessions", f"{cost:.4f} USD{' (replayed, not spent)' if replayed else ''}"]
     return ", ".join(w for w in words if w) + "."
 
 
-def _first_look(manifest: Json, outcomes: list[Json]) -> list[str]:
-    lines = [f"{manifest['error'].get('code')}: {manifest['error'].get('message')}"]
+def _asked(session: Path) -> list[str]:
+    plan: Json = _read(session / "effective-config.json").get("plan", {})
+    if not plan:
+        return []
+    lines = ["## Asked", "", *([plan["description"], ""] if plan.get("description") else [])]
+    for phase in plan["phases"]:
+        runs = ", ".join(_run(r) for r in phase["runs"])
+        how = f"checked by {', '.join(phase['checks'])}" if phase["checks"] else f"not checked: {phase['unverified']}"
+        lines.append(f"- **{phase['name']}**: {runs}; {how}")
+    return [*lines, "", "The plan as it was given is `plan.yaml`; what it resolved to, `effective-config.json`.", ""]
+
+
+def _run(run: Json) -> str:
+    given = ", ".join(f"{key}={value}" for key, value in {**run["params"], **run["inputs"]}.items())
+    return f"{Path(run['orchestrator']).name}{' ' + run['modifier'] if run['modifier'] else ''}" + (
+        f" ({given})" if given else ""
+    )
+
+
+def _first_look(session: Path, error: Json, outcomes: list[Json]) -> list[str]:
+    lines = [f"{error.get('code')}: {error.get('message')}", *(["", f"→ {error['hint']}"] if error.get("hint") else [])]
     failed = [o for o in outcomes if o.get("exit_code") not in (0, None)]
     if failed:
-        lines += ["", f"The last attempt that failed is `{failed[-1]['at']}`; its answer is in `output.md` there."]
+        at = failed[-1]["at"]
+        there = [name for name in ("output.md", "refinement.md", "outcome.json") if (session / at / name).exists()]
+        lines += ["", f"The last attempt that failed is `{at}`; read {', '.join(f'`{name}`' for name in there)} there."]
     return lines
 
 
-def _phase(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
-    report = _read(folder / "report.json")
-    lines: list[str] = []
-    if report:
-        grade = report.get("sentinel_grade") or "not graded"
-        lines += [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", ""]
-        lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
+def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> list[str]:
+    grade = report.get("sentinel_grade") or "not graded"
+    lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", ""]
+    lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
+    lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
     for path in sorted(folder.glob("*/manifest.json")):
-        manifest = _read(path)
-        lines += [
-            f"**{path.parent.name}**",
-            "",
-            "| stage | result | attempts | time | cost | artifact |",
-            "|---|---|---|---|---|---|",
-        ]
-        stages: list[dict[str, Any]] = manifest.get("stages", [])
-        for stage in stages:
-            lines.append(_row(session, path.parent, stage, outcomes))
-        lines.append("")
-    return lines
+        if path.parent.name != "sentinel":
+            stages: list[Json] = _read(path).get("stages", [])
+            rows = [_stage(session, path.parent, stage, outcomes) for stage in stages]
+            lines += [
+                f"**{path.parent.name}**",
+                "",
+                *_table(("stage", "result", "attempts", "time", "USD", "artifact"), rows),
+                "",
+            ]
+    return lines + _verification(session, folder / "sentinel")
 
 
-def _row(session: Path, home: Path, stage: dict[str, Any], outcomes: list[Json]) -> str:
+def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list[str]:
     prefix = f"{home.relative_to(session)}/stages/"
     own = [
         o
@@ -86,9 +104,37 @@ def _row(session: Path, home: Path, stage: dict[str, Any], outcomes: list[Json])
     cost = sum(o.get("cost_usd") or 0 for o in own)
     result = stage["status"] + (f": {stage['error']}" if stage.get("error") else "")
     note = f" (round {stage['round']})" if stage.get("round", 0) > 1 else ""
-    artifact = f"[{Path(stage['artifact']).name}]({stage['artifact']})" if stage.get("artifact") else ""
-    cells = [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", artifact]
-    return "| " + " | ".join(c.replace("|", "\\|").replace("\n", " ") for c in cells) + " |"
+    return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _link(stage.get("artifact"))]
+
+
+def _verification(session: Path, sentinel: Path) -> list[str]:
+    """Cycle by cycle: what the checks found, and what was to be mended."""
+    lines: list[str] = []
+    for cycle in sorted(sentinel.glob("cycle-*"), key=lambda path: int(path.name.removeprefix("cycle-"))):
+        results = _read(cycle / "verification-results.json")
+        if not results:
+            continue
+        checks: list[dict[str, Any]] = results.get("checks", [])
+        rows = [[c["name"], "passed" if c["passed"] else "**failed**", str(c["errors"]), _evidence(session, c)] for c in checks]
+        lines += [f"**Verification, {cycle.name}: {results.get('overall')}**", ""]
+        lines += [*_table(("check", "result", "errors", "evidence"), rows), ""]
+        fixes: list[dict[str, Any]] = _read(cycle / "fix-list.json").get("fixes", [])
+        lines += [f"- {f['severity']}: `{f['file']}`: {f['issue']}" for f in fixes] + ([""] if fixes else [])
+    return lines
+
+
+def _evidence(session: Path, check: Json) -> str:
+    where = str(check.get("evidence") or "")
+    return (f"{check.get('note', '')} " if check.get("note") else "") + (_link(where) if where else "")
+
+
+def _link(path: str | None) -> str:
+    return f"[{Path(path).name}]({path})" if path else ""
+
+
+def _table(heads: tuple[str, ...], rows: Rows) -> list[str]:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
 
 
 def _read(path: Path) -> Json:

@@ -223,6 +223,50 @@ def test_a_phase_file_runs_alone_through_the_coordinator(trial: House) -> None:
     assert log(trial) == ["a", "b"]
 
 
+def test_a_dry_run_says_what_it_may_cost(trial: House) -> None:
+    """From what the same agents cost before: here, when the quickstart was recorded."""
+    quick = trial.json("campaign", str(ROOT / "config/plans/quickstart.yaml"), "--dry-run").document
+    assert quick["usd_expected"] > 0
+    assert quick["usd_at_most"] is None
+    assert "no upper bound" in quick["cost_note"]
+    implement = quick["phases"][1]["runs"][0]["stages"][1]
+    assert implement["agent_sessions"] == 1
+    assert implement["agent_sessions_at_most"] > 2, "a review may send it back"
+
+
+def test_a_coordinator_alone_leaves_checkpoints_and_a_report(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{none: a trial}"))
+    ran = trial.json("coordinator", "plan.yaml", "--phase", "one")
+    assert ran.code == 0, ran.stderr
+    session = Path(ran.document["session_dir"])
+    first, last = sorted(session.glob("phases/phase-01-one/checkpoints/cp-*.json"))
+    assert json.loads(first.read_text())["completed_runs"] == [{"name": "oa", "exit_code": 0, "sentinel_grade": ""}]
+    assert json.loads(last.read_text())["completed_runs"][0]["sentinel_grade"] == "UNVERIFIABLE"
+    text = Path(ran.document["report"]).read_text()
+    assert text == (session / "execution-report.md").read_text()
+    assert "one complete" in text
+    assert "Nothing was checked: a trial" in text
+
+
+def test_a_checkpoint_of_another_version_stops_a_resume(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{none: a trial}"))
+    session = Path(campaign(trial).document["session_dir"])
+    newest = max(session.glob("checkpoints/cp-*.json"))
+    newest.write_text(newest.read_text().replace('"checkpoint_version": 1', '"checkpoint_version": 7'))
+    ran = trial.json("campaign", "--resume", str(session))
+    assert ran.code == 1
+    assert ran.error["code"] == "CORRUPT_STATE"
+    assert newest.name in ran.error["message"]
+
+
+def test_a_resume_goes_on_at_the_depth_it_had(trial: House) -> None:
+    write(trial, phase("one", "oa", verify="{none: a trial}"))
+    session = Path(campaign(trial).document["session_dir"])
+    newest = max(session.glob("checkpoints/cp-*.json"))
+    newest.write_text(newest.read_text().replace('"depth_used": 0', '"depth_used": 9'))
+    assert trial.json("campaign", "--resume", str(session)).code == 2
+
+
 def test_a_dry_run_checks_everything_and_creates_nothing(trial: House) -> None:
     write(trial, phase("one", "oa") + phase("two", "ob", after="one"))
     ran = campaign(trial, "--dry-run")

@@ -1,0 +1,53 @@
+"""Checkpoints: what has ended and what is still to come, written after every transition. Resume reads the newest one for the
+depth it was at; which work is finished is not taken from it but from the outcomes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lib import files, observability
+from lib.cli import Call
+from lib.contract import Json, StrataError
+from lib.session import now
+
+VERSION = 1
+
+
+def write(call: Call, home: Path, what: str, completed: list[Json], pending: list[str]) -> Path:
+    """`what` is what is counted: phases of a campaign, runs of a phase."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    path = home / "checkpoints" / f"cp-{stamp}.json"
+    document: Json = {
+        "checkpoint_version": VERSION,
+        "created_at": now(),
+        "session_dir": call.session.folder.name,
+        "trace_id": call.trace_id,
+        f"completed_{what}": completed,
+        f"pending_{what}": pending,
+        "depth_used": call.depth.current,
+        "depth_max": call.depth.maximum,
+        "environment": {observability.DEPTH_VARIABLE: str(call.depth.current)},
+    }
+    files.write_json(path, document)
+    return path
+
+
+def newest(home: Path) -> Path | None:
+    return max((home / "checkpoints").glob("cp-*.json"), default=None, key=lambda path: path.name)
+
+
+def read(home: Path) -> Json | None:
+    """The newest checkpoint. One that cannot be trusted stops the run: it is never silently replaced."""
+    path = newest(home)
+    if not path:
+        return None
+    document = files.read_json(path)
+    if document.get("checkpoint_version") != VERSION:
+        found = document.get("checkpoint_version")
+        hint = "it was written by another version of Strata; move it aside to go on from the outcomes"
+        raise StrataError("CORRUPT_STATE", f"{path} has checkpoint_version {found!r}, not {VERSION}", hint)
+    depth = document.get("depth_used")
+    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
+        raise StrataError("CORRUPT_STATE", f"{path} says depth_used is {depth!r}", "move it aside to go on from the outcomes")
+    return document

@@ -1,0 +1,100 @@
+"""What a plan would do: its stages, how often agents may be asked at most, and what that may cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from lib import files, orchestrator_file
+from lib.contract import Json
+from lib.orchestration import Orchestration, Stage
+from lib.plan import Plan, Run
+
+ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")
+LOOKED_AT = 20  # sessions, the newest: what an agent costs changes with its prompt and its model
+
+
+def of(plan: Plan, base: Path) -> Json:
+    """Creates nothing. What an agent may cost is what it cost under `base`, on average, and its cap where it has one."""
+    earlier = sorted((p for p in base.iterdir() if p.is_dir()), reverse=True) if base.is_dir() else []
+    known = spent([*earlier[:LOOKED_AT], *([Path(plan.fixtures)] if plan.fixtures else [])])
+    phases: list[Json] = []
+    for phase in plan.phases:
+        runs = [_run(run, known) for run in phase.runs]
+        phases.append({"name": phase.name, "depends_on": list(phase.depends_on), "runs": runs, "checks": list(phase.checks)})
+    stages: list[Json] = [s for p in phases for r in p["runs"] for s in r["stages"]]
+    asked = [s for s in stages if s["agent_sessions_at_most"]]
+    capped = [s["usd_at_most"] for s in asked if s["usd_at_most"] is not None]
+    expected = [s["usd_expected"] for s in asked if s["usd_expected"] is not None]
+    return {
+        "phases": phases,
+        "agent_sessions": sum(s["agent_sessions"] for s in stages),
+        "agent_sessions_at_most": sum(s["agent_sessions_at_most"] for s in stages),
+        "usd_expected": round(sum(expected), 4) if len(expected) == len(asked) else None,
+        "usd_at_most": round(sum(capped), 4) if len(capped) == len(asked) else None,
+        "cost_note": _note(len(asked), len(expected), len(capped), base),
+    }
+
+
+def _note(asked: int, expected: int, capped: int, base: Path) -> str:
+    if not asked:
+        return "no agent is asked anything"
+    words = [f"{expected} of {asked} stages that ask agents have run before (in {base}, or recorded) and may cost the same again"]
+    words += [f"{asked - capped} have no max_budget_usd, so there is no upper bound"] if capped < asked else []
+    return "; ".join(words)
+
+
+def _run(run: Run, known: dict[str, float]) -> Json:
+    orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
+    stages = [_stage(s, run, known, _rounds(orchestration, n)) for n, s in enumerate(orchestration.stages)]
+    return {"name": run.name, "orchestrator": run.orchestrator, "stages": stages}
+
+
+def _rounds(orchestration: Orchestration, place: int) -> int:
+    """How often the stage at `place` can come up: once, and once more for every turn of a loop that leads back over it."""
+    names = [s.name for s in orchestration.stages]
+    rounds = 1
+    for name, loop in orchestration.loops.items():
+        sources = [n for n, s in enumerate(orchestration.stages) if name in s.on.values()]
+        if sources and loop.to in names and names.index(loop.to) <= place <= max(sources):
+            rounds += loop.max
+    return rounds
+
+
+def _stage(stage: Stage, run: Run, known: dict[str, float], rounds: int) -> Json:
+    workers = list(stage.members.values()) or [stage.worker]
+    asks = [w for w in workers if w.agent or w.agent_from or w.tool in ASKS_AGENTS]
+    most = stage.foreach.max_items if stage.foreach else 1
+    items = _items(stage, run) if stage.foreach else 1
+    sessions = len(asks) * most * rounds * (1 + stage.retry_max) * (3 if stage.self_heal else 1)
+    costs = [known.get(w.agent or stage.name) for w in asks]
+    expected = sum(c for c in costs if c is not None) * items if None not in costs else None
+    return {
+        "name": stage.name,
+        "by": stage.worker.agent or stage.worker.tool or ", ".join(stage.members) or "a person",
+        "agent_sessions": len(asks) * items,
+        "agent_sessions_at_most": sessions,
+        "usd_expected": expected,
+        "usd_at_most": sessions * stage.max_budget_usd if stage.max_budget_usd else None,
+    }
+
+
+def _items(stage: Stage, run: Run) -> int:
+    """How many items, where the plan itself says; otherwise as many as there may be."""
+    assert stage.foreach
+    source = str(stage.foreach.items)
+    given: Any = run.params.get(source.removeprefix("param."))
+    return len(cast(list[Any], given)) if source.startswith("param.") and isinstance(given, list) else stage.foreach.max_items
+
+
+def spent(sessions: list[Path]) -> dict[str, float]:
+    """What a session of each agent, and of each stage, cost on average. Replayed costs count: somebody paid them once."""
+    seen: dict[str, list[float]] = {}
+    for path in (path for session in sessions for path in session.glob("**/attempt-*/outcome.json")):
+        outcome = files.read_json(path)
+        cost = outcome.get("cost_usd")
+        if isinstance(cost, int | float) and outcome.get("agent"):
+            stages = [part.partition("-")[2] for part in str(outcome.get("step", "")).split("/") if part[:2].isdigit()]
+            for name in {outcome["agent"], *stages}:
+                seen.setdefault(name, []).append(float(cost))
+    return {name: sum(costs) / len(costs) for name, costs in seen.items()}
