@@ -90,11 +90,13 @@ def _items(stage: Stage, run: Run) -> int:
 def spent(sessions: list[Path]) -> dict[str, float]:
     """What a session of each agent, and of each stage, cost on average. Replayed costs count: somebody paid them once."""
     seen: dict[str, list[float]] = {}
-    for path in (path for session in sessions for path in session.glob("**/attempt-*/outcome.json")):
-        outcome = files.read_json(path)
-        cost = outcome.get("cost_usd")
-        if isinstance(cost, int | float) and outcome.get("agent"):
-            stages = [part.partition("-")[2] for part in str(outcome.get("step", "")).split("/") if part[:2].isdigit()]
-            for name in {outcome["agent"], *stages}:
-                seen.setdefault(name, []).append(float(cost))
+    for session in sessions:
+        for path in session.glob("**/stages/**/attempt-*/meta.json"):
+            meta = files.read_json(path)
+            cost = meta["answer"]["cost_usd"]
+            if isinstance(cost, int | float):
+                parts = path.relative_to(session).parts
+                stage = parts[parts.index("stages") + 1].partition("-")[2]
+                for name in {meta["agent"], stage}:
+                    seen.setdefault(name, []).append(float(cost))
     return {name: sum(costs) / len(costs) for name, costs in seen.items()}
