@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import campaigns, checkpoints, cli, depth, forecast, phases, plan, plan_file
+from lib import approvals, campaigns, checkpoints, cli, depth, forecast, people, phases, plan, plan_file, trees
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Json, usage
@@ -31,6 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--list", action="store_true", help="the campaigns there are, newest first")
+    add("--approve", metavar="PHASE", nargs="?", const=approvals.EVERY, help="say yes to what waits (or only to this phase)")
+    add("--reject", metavar="WHY", help="say no to what waits, or give up on what was escalated")
+    add("--resolution", metavar="FILE", help="a person's answer to an escalation; - reads it from stdin")
     phases.arguments(parser)
 
 
@@ -44,7 +47,24 @@ def main(call: Call) -> Json:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **forecast.of(chosen, base)}
     call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
     call.open_session(chosen.name, chosen.name)
-    return Campaign(call, chosen, campaigns.prepare(call, chosen, text)).go()
+    campaign = hear(call, Campaign(call, chosen, campaigns.prepare(call, chosen, text)))
+    if call.options.reject is not None and campaigns.escalated(call.session.folder):
+        return campaign.give_up(call.options.reject)
+    return campaign.go()
+
+
+def hear(call: Call, campaign: Campaign) -> Campaign:
+    """What a person decided on the command line."""
+    options = call.options
+    if (options.approve or options.reject is not None or options.resolution) and not options.resume:
+        usage("--approve, --reject and --resolution answer a campaign that waits", "add --resume SESSION")
+    campaign.said = approvals.Said(options.approve, options.reject, cli.keyword(options.answer, "--answer"))
+    if options.resolution:
+        text = cli.read_text(options.resolution, "--resolution")
+        if not text.strip():
+            usage("the resolution is empty")
+        campaign.resolutions = [people.keep_resolution(call.session.folder, text)]
+    return campaign
 
 
 def read_plan(call: Call, base: Path) -> tuple[Plan, str]:
@@ -80,6 +100,9 @@ def settle(call: Call, chosen: Plan) -> None:
         call.cwd = Path(chosen.workspace).resolve()
         if not call.cwd.is_dir():
             usage(f"the workspace {chosen.workspace} is not there", "stand where it is, or give --cwd")
+    for phase in chosen.phases:
+        if phase.rollback:
+            trees.require_repository(call.cwd, f"the phase {phase.name}")
     call.depth = depth.from_environment(
         4, options.current_depth, chosen.max_depth if options.max_depth is None else options.max_depth
     )

@@ -27,6 +27,8 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="FILE", help="a phase file, or a plan of which --phase names one phase")
     parser.add_argument("--phase", metavar="NAME", help="which phase of a plan")
+    parser.add_argument("--roll-back", action="store_true", help="only put the workspace back as it was before the phase")
+    parser.add_argument("--keep-failed", action="store_true", help=argparse.SUPPRESS)
     phases.arguments(parser)
 
 

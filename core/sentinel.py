@@ -4,55 +4,67 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 2: verifies a folder with named checks and grades it. `uv run core/sentinel.py --cwd my-project pytest ruff`"""
+"""Layer 2: verifies a folder, mends what failed, and grades it. `uv run core/sentinel.py --cwd my-project pytest ruff`"""
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from lib import cli, files, orchestrator_file, stages
+from lib import checks, cli, stages
 from lib.cli import Call, Tool
-from lib.contract import ExitCode, Json
+from lib.contract import Json, usage
+from lib.depth import MINIMUM_STACK
+from lib.session import Step
+from lib.verification import Terms, Verification
 
 TOOL = Tool(
     "sentinel",
     layer=2,
-    summary="Run checks on a folder, keep the evidence, and grade it: PASS, WARN or FAIL.",
+    summary="Run checks on a folder, have what failed mended and checked again, and grade it: PASS, WARN or FAIL.",
     example="uv run core/sentinel.py --cwd my-project pytest ruff",
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="CHECK", nargs="+", help="checks of config/checks.yaml, or of --checks FILE")
-    stages.arguments(parser)
+    add = parser.add_argument
+    add("names", metavar="CHECK", nargs="*", help="checks of config/checks.yaml, or of --checks FILE (default: all of that file)")
+    add("--audit", action="store_true", help="have agents write down what must hold, and hold the results against it")
+    add("--no-fix", action="store_true", help="only look: nothing is mended, and no agent is asked")
+    add("--protect", metavar="GLOB", action="append", default=[], help="judges the work: a fix may not touch it (repeatable)")
+    add("--scope", metavar="GLOB", action="append", default=[], help="what a fix may write (repeatable; default: all)")
+    add("--request", metavar="TEXT", default="", help="what was asked for: a text, or the file that says it")
+    stages.arguments(parser, modifier=False)
 
 
 def main(call: Call) -> Json:
-    manifest = stages.run(call, orchestrator_file.for_checks(call.options.names), {}, topic=call.cwd.name)
-    results = _results(manifest)
-    grade = results["overall"] if results else "FAIL"
-    home = Path(manifest["manifest"]).parent
-    files.write_json(home / "cycle-1" / "verification-results.json", results)
-    files.write_json(home / "summary.json", {"cycles": 1, "blocking_count": results.get("blocking_count", 0), "grade": grade})
-    files.write_atomic(home / "grade.txt", f"{grade}\n")
-    document = manifest | {"grade": grade, "results": results}
-    # A grade and an exit code never disagree: evidence that is missing or says FAIL is no pass, whatever the stage said.
-    if grade == "FAIL" and manifest["exit_code"] in (ExitCode.SUCCESS, ExitCode.FAILURE):
-        code = int(ExitCode.NEEDS_REFINEMENT)  # there is work, and it did not pass
-        document |= {"exit_code": code, "status": "needs-refinement", "summary": manifest["summary"] | {"exit_code": code}}
-        document.setdefault("error", {"code": "NOT_VERIFIED", "message": "the evidence of the checks is not there"})
-    return document
+    terms = read_terms(call)
+    # Looking needs no depth at all: it asks no agent.
+    call.depth.require(0 if not terms.audit and not terms.fix else (MINIMUM_STACK[2] if call.depth.current == 0 else 1))
+    step = Step(phase=call.options.phase, orchestrator=call.options.run_name or "sentinel")
+    call.open_session(f"sentinel-{call.cwd.name}", step.slug)
+    return Verification(call, terms, step).go()
 
 
-def _results(manifest: Json) -> Json:
-    """What the checks found, from their evidence on disk: the newest attempt's."""
-    attempts = sorted(
-        Path(manifest["manifest"]).parent.glob("stages/01-checks/attempt-*/out/verification-results.json"),
-        key=lambda path: int(path.parent.parent.name.removeprefix("attempt-")),
+def read_terms(call: Call) -> Terms:
+    options = call.options
+    path = Path(options.checks).absolute() if options.checks else checks.DEFAULT_FILE
+    if not options.names and not options.checks:
+        known = ", ".join(checks.load(path))
+        usage("which checks?", f"name some of {known}, or give a file of your own with --checks")
+    names = options.names or list(checks.load(path))
+    checks.choose(checks.load(path), names, str(path))
+    if len(set(names)) != len(names):
+        usage("a check is named twice")
+    return Terms(
+        tuple(names),
+        path,
+        audit=options.audit,
+        fix=not options.no_fix,
+        protect=tuple(options.protect),
+        scope=tuple(options.scope),
+        request=options.request,
     )
-    return json.loads(attempts[-1].read_text(encoding="utf-8")) if attempts else {}
 
 
 if __name__ == "__main__":

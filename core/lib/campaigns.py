@@ -8,15 +8,17 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import checkpoints, fanout, files, report
+from lib import approvals, checkpoints, fanout, files, people, refinements, report
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError
-from lib.phases import GRADES
+from lib.phases import UNFINISHED
 from lib.plan import Phase, Plan
 from lib.process import ToolResult
-from lib.session import now
+from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
+from lib.verification import GRADES
 
+MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 
 
@@ -46,44 +48,120 @@ class Campaign:
     effective: Path
     started_at: str = field(default_factory=now)
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    said: approvals.Said = field(default_factory=approvals.Said)
+    resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def approvals(self) -> approvals.Approvals:
+        return approvals.Approvals(self.call.session.folder, self.plan)
+
     def go(self) -> Json:
+        """Phases by dependency. At a terminal a person may answer what could not be resolved, and it goes on at once."""
         self.state("INIT")
         self.checkpoint()
+        while True:
+            self.walk()
+            code, error = self.verdict()
+            unresolved = (error or {}).get("escalation")
+            resolution = people.resolve(Path(unresolved), self.call.session.folder) if unresolved else None
+            if not resolution:
+                return self.finish(code, error)
+            self.resolutions = [resolution]
+            self.results.clear()
+
+    def walk(self) -> None:
         fanout.run(
             {p.name: p.depends_on for p in self.plan.phases},
             self.plan.max_parallel,
             lambda name: self.phase(self.plan.phase(name)),
             succeeded=lambda r: r.exit_code in DONE,
             blocked=self.blocked,
-            go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
+            go_on=lambda r: r.exit_code not in NEVER_ABSORBED or "waiting" in r.document,
         )
-        return self.finish()
 
     def blocked(self, name: str, cause: str) -> ToolResult:
-        error = {"code": "BLOCKED", "message": f"the phase {cause} did not succeed"}
+        waits = "waiting" in self.results[cause].document
+        error = {"code": "BLOCKED", "message": f"the phase {cause} {'waits for a person' if waits else 'did not succeed'}"}
         self.results[name] = ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
         return self.results[name]
 
     def phase(self, phase: Phase) -> ToolResult:
-        """One phase through its coordinator. The seed's table: 10 is tried once more; the rest is logged or goes up."""
-        self.state("PHASE_N", phase)
-        flags = ["--phase", phase.name]
-        for path in self.call.options.extra_context:
-            flags += ["--extra-context", str(Path(path).absolute())]
+        """One phase: what a person has to say before it, the coordinator, what a person has to say after it."""
+        held = self.ask(phase, "before")
+        if held:
+            return self.settle(phase, held)
+        reply = self.coordinate(phase)
+        if reply.exit_code in DONE:
+            return self.settle(phase, self.ask(phase, "after") or reply)
+        if phase.rollback and reply.exit_code not in UNFINISHED:
+            self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
+        return self.settle(phase, reply)
+
+    def coordinate(self, phase: Phase) -> ToolResult:
+        """The seed's table: 10 is answered and tried again, at most twice; the rest is logged or goes up."""
+        resolutions: list[Path] = []
+        again = 0
+        while True:
+            self.state("PHASE_N" if not again else "REFINEMENT", phase)
+            reply = self.call.call("coordinator.py", [*self.flags(phase, resolutions), str(self.effective)])
+            self.state("VERIFY", phase)
+            if reply.exit_code != ExitCode.NEEDS_REFINEMENT or again == MAX_RERUNS:
+                return reply
+            again += 1
+            step = Step(phase.folder, "campaign", "01-evaluate", round=again)
+            answered = refinements.answer(self.call, reply, step, f"coord-{phase.folder}-{again}")
+            if not answered:
+                return reply
+            if not refinements.request_of(self.call, reply):
+                again = MAX_RERUNS  # nobody said what would help: once more, and no oftener
+            resolutions = [answered]
+
+    def flags(self, phase: Phase, resolutions: list[Path]) -> list[str]:
+        flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else [])]
+        given = [*(Path(p).absolute() for p in self.call.options.extra_context), *self.resolutions, *resolutions]
+        for path in given:
+            flags += ["--extra-context", str(path)]
         for answer in self.call.options.answer:
-            flags += ["--answer", answer]
-        reply = self.call.call("coordinator.py", [*flags, str(self.effective)])
-        if reply.exit_code == ExitCode.NEEDS_REFINEMENT:
-            self.state("REFINEMENT", phase)
-            reply = self.call.call("coordinator.py", [*flags, str(self.effective)])
-        self.state("VERIFY", phase)
+            if answer.partition("=")[0] not in {p.name for p in self.plan.phases if p.checkpoint}:
+                flags += ["--answer", answer]
+        return flags
+
+    def settle(self, phase: Phase, reply: ToolResult) -> ToolResult:
         with self._lock:
             self.results[phase.name] = reply
             self.checkpoint()
         self.state("CHECKPOINT", phase)
         return reply
+
+    def ask(self, phase: Phase, at: str) -> ToolResult | None:
+        """How the phase stands if a person has not said yes; None if there is nothing to wait for."""
+        if not phase.checkpoint or phase.checkpoint.at != at:
+            return None
+        with self._lock:
+            asked = self.approvals.asked(phase)
+            decided = self.approvals.decision(asked)
+            said = self.said.about(asked) or (None if decided else people.decide(asked, self.call.session.folder))
+            if said and not decided:
+                decided = self.approvals.record(asked, *said)
+                self.call.event(f"{self.plan.name}.{phase.name}", f"{decided['decision']}d", f"by {decided['by']}")
+        if not decided:
+            return ToolResult(ExitCode.HUMAN_INPUT, approvals.waiting(asked, self.resume_command()))
+        if decided["decision"] == "approve":
+            return None
+        error = {"code": "REJECTED", "message": f"{decided['by']} said no: {decided['why']}", "hint": "change it, then resume"}
+        return ToolResult(ExitCode.FAILURE, {"status": "rejected", "exit_code": 1, "error": error})
+
+    def give_up(self, why: str) -> Json:
+        """A person says no to what was escalated: nothing runs, and that is on record."""
+        folder = self.call.session.folder
+        known = approvals.signature() | {"decision": "reject", "why": why}
+        files.write_json(folder / "escalations" / "rejected.json", known)
+        error = {"code": "REJECTED", "message": f"{known['by']} gave up on it: {why}", "hint": "resume without --reject to go on"}
+        manifest = files.read_json(folder / "manifest.json") | {"status": "failure", "exit_code": 1, "error": error}
+        files.write_json(folder / "manifest.json", manifest)
+        self.state("STOPPED")
+        return manifest | {"session_dir": str(folder), "report": str(report.write(folder))}
 
     # State on disk, all of it derived from the outcomes
 
@@ -120,8 +198,7 @@ class Campaign:
 
     # The end
 
-    def finish(self) -> Json:
-        code, error = self.verdict()
+    def finish(self, code: ExitCode, error: Json | None) -> Json:
         folder = self.call.session.folder
         grades = [g for p in self.plan.phases if (g := self.grade_of(p))]
         grade = min(grades, key=GRADES.index) if len(grades) == len(self.plan.phases) else "FAIL"
@@ -140,7 +217,7 @@ class Campaign:
         if error:
             manifest["error"] = error
         files.write_json(folder / "manifest.json", manifest)
-        self.state("COMPLETE" if code in DONE else "STOPPED")
+        self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
         return manifest | {"session_dir": str(folder), "report": str(path), "next": self.next_command(code)}
@@ -148,10 +225,16 @@ class Campaign:
     def next_command(self, code: ExitCode) -> str:
         """What a person would do now."""
         if code not in DONE:
-            return f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
+            return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
         if self.call.driver == "replay":
             return f"uv run core/campaign.py config/plans/{self.plan.name}.yaml --driver live   (the same with real agents)"
         return f"less {shlex.quote(str(self.call.session.folder / 'execution-report.md'))}"
+
+    def resume_command(self) -> str:
+        return f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
+
+    def waiting(self) -> list[Json]:
+        return [r.document["waiting"] for r in self.results.values() if "waiting" in r.document]
 
     def _phase_entry(self, phase: Phase) -> Json:
         reply = self.results.get(phase.name)
@@ -165,11 +248,18 @@ class Campaign:
 
     def verdict(self) -> tuple[ExitCode, Json | None]:
         codes = {name: r.exit_code for name, r in self.results.items()}
+        bad = {n: r for n, r in self.results.items() if r.exit_code not in DONE and "waiting" not in r.document}
+        blocked_only = all(r.document.get("status") == "blocked" for r in bad.values())
+        if self.waiting() and blocked_only:  # nothing has failed
+            first = next(r for r in self.results.values() if "waiting" in r.document)
+            return ExitCode.HUMAN_INPUT, first.error
         for grave in NEVER_ABSORBED:
             name = next((n for n, c in codes.items() if c == grave), None)
-            if name and grave != ExitCode.NEEDS_ESCALATION:
+            if name and grave != ExitCode.NEEDS_ESCALATION and "waiting" not in self.results[name].document:
                 return grave, self.results[name].error
-        bad = {n: r for n, r in self.results.items() if r.exit_code not in DONE}
+        rejected = next((r for r in bad.values() if r.document.get("status") == "rejected"), None)
+        if rejected:
+            return ExitCode.FAILURE, rejected.error
         if bad:
             return ExitCode.HUMAN_INPUT, self.escalate(bad)
         if ExitCode.PARTIAL_SUCCESS in codes.values():
@@ -178,33 +268,16 @@ class Campaign:
         return ExitCode.SUCCESS, None
 
     def escalate(self, bad: dict[str, ToolResult]) -> Json:
-        """What could not be resolved here, as one document for a person, with the command that goes on."""
-        folder = self.call.session.folder / "escalations"
-        number = 1 + len(list(folder.glob("*.md")))
-        command = f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
-        lines = [f"# {self.plan.name}: a decision is needed", ""]
-        for name, reply in bad.items():
-            error = reply.error or {}
-            lines += [
-                f"## Phase {name}: {reply.document.get('status')}",
-                "",
-                f"{error.get('code', '')}: {error.get('message', '')}",
-                "",
-            ]
-            lines += [f"Evidence: phases/{self.plan.phase(name).folder}/", ""]
-        lines += [
-            "## Choices",
-            "",
-            "- Mend the cause (a spec, a plan, the code), then go on; what is finished is not done again:",
-            "",
-        ]
-        lines += [f"      {command}", "", "- Tell the stages that run again something they did not know:", ""]
-        lines += [f"      {command} --extra-context answer.md", ""]
-        path = folder / f"{number:02d}.md"
-        files.write_atomic(path, "\n".join(lines))
-        first = next(iter(bad.values())).error or {}
-        message = f"{', '.join(bad)} did not succeed: {first.get('message', '')}"
-        return {"code": "ESCALATED", "message": message, "hint": f"read {path}, then: {command}"}
+        """What could not be resolved here, as one document for a person, with the commands that go on."""
+        session = self.call.session.folder
+        number = 1 + len(list((session / "escalations").glob("*.md")))
+        path = session / "escalations" / f"{number:02d}.md"
+        phases = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.document.get("status") != "blocked"]
+        files.write_atomic(path, people.escalation(self.plan.name, session, phases, self.resume_command()))
+        first = phases[0][1].error or {}
+        message = f"{', '.join(p.name for p, _ in phases)} did not succeed: {first.get('message', '')}"
+        hint = f"read {path}, then: {self.resume_command()} --resolution FILE"
+        return {"code": "ESCALATED", "message": message, "hint": hint, "escalation": str(path)}
 
 
 def read_effective(session: Path) -> Json:
@@ -212,6 +285,13 @@ def read_effective(session: Path) -> Json:
     if not path.is_file():
         raise StrataError("NO_SESSION", f"{session} is not the session of a campaign", "campaign.py --list shows those there are")
     return files.read_json(path)
+
+
+def escalated(session: Path) -> bool:
+    """Whether the last run ended by asking a person about something that failed."""
+    path = session / "manifest.json"
+    error: Json = (files.read_json(path).get("error") if path.is_file() else None) or {}
+    return error.get("code") == "ESCALATED"
 
 
 def find_session(name: str, base: Path) -> Path:

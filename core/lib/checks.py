@@ -74,7 +74,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         finished = process.run_command(check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output)
     text = redact(output.read_text(encoding="utf-8", errors="replace"))
     files.write_atomic(output, text)
-    errors, note = count_errors(check, finished.exit_code, text, report)
+    errors, note, tests = count_errors(check, finished.exit_code, text, report)
     if finished.timed_out:
         errors, note = max(errors, 1), f"still running after {check.timeout_seconds:g} s"
     return {
@@ -84,6 +84,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "errors": errors,
         "blocking": check.blocking,
         "note": note,
+        "tests": tests,
         "command": list(check.command),
         "folder": str(cwd),
         "exit_code": finished.exit_code,
@@ -127,53 +128,57 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
 
 
-def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> tuple[int, str]:
+Counted = tuple[int, str, int | None]  # what is wrong, a word on it, and how many tests ran where that is known
+
+
+def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> Counted:
     """How many things are wrong. A test run that ran no test proves nothing and is not a pass."""
     if exit_code == 127:
-        return 1, "the command could not be started"
+        return 1, "the command could not be started", None
     if check.parser == "pytest":
         return _pytest(exit_code, text)
     if check.parser == "junit":
         return _junit(exit_code, report)
     if exit_code == 0 and re.search(r"No Python files found|No source files found|no files to check", text, re.I):
-        return 1, "it found no file to check"
+        return 1, "it found no file to check", None
     if check.parser == "ruff":
         found = re.search(r"Found (\d+) errors?", text)
-        return (int(found[1]), "") if found and exit_code else (int(exit_code != 0), "")
+        return (int(found[1]), "", None) if found and exit_code else (int(exit_code != 0), "", None)
     if check.parser == "pyright":
         found = re.search(r"^(\d+) errors?,", text, re.M)
         if not found:
-            return 1, "no summary line in pyright's output"
-        return max(int(found[1]), int(exit_code != 0)), ""
-    return int(exit_code != 0), ""
+            return 1, "no summary line in pyright's output", None
+        return max(int(found[1]), int(exit_code != 0)), "", None
+    return int(exit_code != 0), "", None
 
 
-def _pytest(exit_code: int, text: str) -> tuple[int, str]:
+def _pytest(exit_code: int, text: str) -> Counted:
     if exit_code == 5 or "no tests ran" in text:
-        return 1, "no test ran"
+        return 1, "no test ran", 0
     # Only the last summary line is pytest's own; a test may print anything above it.
     ends = [line for line in text.splitlines() if re.search(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+", line)]
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)", ends[-1] if ends else "")}
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
-    if exit_code != 0:
-        return max(failed, 1), "" if failed else f"pytest ended with {exit_code}"
     passed = counts.get("passed", 0)
-    return (0, f"{passed} passed") if passed else (1, "no test ran: nothing passed")
+    if exit_code != 0:
+        return max(failed, 1), "" if failed else f"pytest ended with {exit_code}", passed + failed
+    return (0, f"{passed} passed", passed) if passed else (1, "no test ran: nothing passed", 0)
 
 
-def _junit(exit_code: int, report: Path | None) -> tuple[int, str]:
+def _junit(exit_code: int, report: Path | None) -> Counted:
     try:
         root = ElementTree.parse(cast(Path, report)).getroot()
     except (OSError, ElementTree.ParseError) as error:
-        return 1, f"no readable JUnit report: {error}"
+        return 1, f"no readable JUnit report: {error}", None
     suites = [root] if root.tag == "testsuite" else list(root.iter("testsuite"))
     try:
         total = {k: sum(int(s.get(k) or 0) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
     except ValueError as error:
-        return 1, f"no readable JUnit report: {error}"
-    if total["tests"] - total["skipped"] <= 0:
-        return 1, "no test ran"
-    return max(total["failures"] + total["errors"], int(exit_code != 0)), f"{total['tests']} tests"
+        return 1, f"no readable JUnit report: {error}", None
+    ran = total["tests"] - total["skipped"]
+    if ran <= 0:
+        return 1, "no test ran", 0
+    return max(total["failures"] + total["errors"], int(exit_code != 0)), f"{total['tests']} tests", ran
 
 
 def git_state(cwd: Path) -> Json:

@@ -160,9 +160,10 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
         raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
     flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
     own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
-    if agent.scope or own:
+    may_write = task.scope or agent.scope
+    if may_write or own:
         flags += ["--write-dir", str(call.cwd)]
-    for glob in (*agent.scope, *own):
+    for glob in (*may_write, *own):
         flags += ["--write-glob", glob]
     for folder in sorted({*_input_folders(task, call.cwd), *map(str, reads)}):
         flags += ["--read-dir", folder]
@@ -232,9 +233,10 @@ def _texts(value: Any) -> list[str]:
 
 def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
     """What it changed in the working folder although its definition does not let it. Caches are not work."""
-    allowed = [*agent.scope, *(o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace")]
-    changed: list[Json] = said.get("artifacts", [])
-    paths = [c["path"] for c in changed if c["root"] == "workspace" and not scope.matches(c["path"], allowed)]
+    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
+    limits = [g for g in (agent.scope, task.scope) if g] or [()]
+    changed = [str(c["path"]) for c in said.get("artifacts", []) if c["root"] == "workspace" and c.get("kind") != "folder"]
+    paths = [p for p in changed if not scope.matches(p, own) and not all(scope.matches(p, globs) for globs in limits)]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
 
@@ -243,6 +245,7 @@ def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResul
     """Believes nothing: the status line first, then the files, then the checks."""
     said, task, out, cwd = reply.document, this.task, this.attempt.out, this.call.cwd
     if reply.exit_code != ExitCode.SUCCESS:
+        this.unbribed()
         error = reply.error or {"code": "UNKNOWN", "message": "spawn gave no reason"}
         return Work(Verdict("failed", error["message"]), reply.exit_code, error, wrong=[error["message"]], said=said)
     if agent.structured:
@@ -252,6 +255,9 @@ def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResul
     else:
         verdict = verify.status_line(said["result"], task.action, agent.completion)
     verified, wrong = verify.artifacts(task, out, cwd)
+    undone = this.unbribed()
+    if undone:
+        wrong.append(f"it touched what judges it, which was undone: {'; '.join(undone[:8])}")
     wrong += _outside_scope(agent, task, said)
     if wrong and said.get("denials"):
         refused = sorted({f"{d.get('tool_name')}" for d in said["denials"]})

@@ -449,9 +449,3 @@ def _references(spec: Json) -> list[tuple[list[Any], str]]:
         found.append((["foreach", "items"], spec["foreach"]["items"]))
     found += [(["ask", "show", i], v) for i, v in enumerate(spec.get("ask", {}).get("show", []))]
     return found
-
-
-def for_checks(names: list[str]) -> Orchestration:
-    """The orchestration that verifies: one stage, the checks."""
-    stage = Stage("checks", "01-checks", Worker(tool="check.py", args=tuple(names)), retry_max=0, timeout_seconds=3600)
-    return Orchestration("sentinel", {}, {}, (stage,))

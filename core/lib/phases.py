@@ -6,15 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import checkpoints, fanout, files, report
+from lib import checkpoints, fanout, files, refinements, report, trees
+from lib.approvals import Approvals
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError
 from lib.plan import Phase, Plan, Run
 from lib.process import ToolResult
-from lib.session import now
+from lib.session import Step, now
 from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
 
-GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
+UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.HUMAN_INPUT)  # it goes on from where it is: nothing is to be undone
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(call: Call, plan: Plan, phase: Phase) -> Json:
     """Runs the phase and returns its report. What is finished is skipped: running it again is how it is resumed."""
     coordinator = Coordinator(call, plan, phase)
+    if call.options.roll_back:
+        return coordinator.only_roll_back()
+    coordinator.begin()
     results = fanout.run(
         {r.name: r.depends_on for r in phase.runs},
         phase.cap,
@@ -40,9 +44,16 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
     if code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
         verified, grade = coordinator.verify()
         code = verified if verified != ExitCode.SUCCESS else code
+    if code not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS, *UNFINISHED) and not call.options.keep_failed:
+        coordinator.roll_back()
     document = coordinator.report(code, grade)
     coordinator.checkpoint(grade)
     return document | {"report": str(report.write(call.session.folder))}
+
+
+def _escalated(reply: ToolResult) -> ToolResult:
+    code = ExitCode.NEEDS_ESCALATION
+    return ToolResult(code, reply.document | {"exit_code": int(code), "status": STATUS[code]})
 
 
 def _blocked(name: str, cause: str) -> ToolResult:
@@ -65,19 +76,22 @@ class Coordinator:
         self.folder = call.session.folder / "phases" / phase.folder
         self.replies: dict[str, ToolResult] = {}
         self.sentinel: Json = {}
+        self.rolled_back: Json = {}
 
     def orchestrate(self, run: Run) -> ToolResult:
         """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
         reply = self._call(run, [])
-        again = {
-            ExitCode.FAILURE: "retry",
-            ExitCode.PARTIAL_SUCCESS: "what failed",
-            ExitCode.NEEDS_REFINEMENT: "with a resolution",
-        }
-        if reply.exit_code in again:
-            self.call.event(f"{self.call.label}.{run.name}", "again", again[reply.exit_code])
-            refine = reply.exit_code == ExitCode.NEEDS_REFINEMENT
-            reply = self._call(run, ["--extra-context", str(self._resolution(run, reply))] if refine else [])
+        if reply.exit_code in (ExitCode.FAILURE, ExitCode.PARTIAL_SUCCESS):
+            self.call.event(f"{self.call.label}.{run.name}", "again", "what failed")
+            reply = self._call(run, [])
+        if reply.exit_code == ExitCode.NEEDS_REFINEMENT:
+            step = Step(self.phase.folder, "coordinator", "01-evaluate", item=run.name)
+            resolution = refinements.answer(self.call, reply, step, f"orch-{self.phase.folder}.{run.name}")
+            if resolution:
+                self.call.event(f"{self.call.label}.{run.name}", "again", "with a resolution")
+                reply = self._call(run, ["--extra-context", str(resolution)])
+            else:
+                reply = _escalated(reply)
         self.replies[run.name] = reply
         self.report(None, "")
         self.checkpoint("")
@@ -103,7 +117,10 @@ class Coordinator:
         return self.call.call("orchestrator.py", [*flags, run.orchestrator])
 
     def _input(self, text: str) -> str:
-        """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced."""
+        """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced; of `PHASE.answer`: what a
+        person answered."""
+        if text.count(".") == 1:
+            return str(Approvals(self.call.session.folder, self.plan).answer_file(text.split(".", maxsplit=1)[0]))
         phase, run, output = text.split(".")
         path = self.call.session.folder / "phases" / self.plan.phase(phase).folder / run / "manifest.json"
         stages: list[Json] = files.read_json(path)["stages"] if path.exists() else []
@@ -112,25 +129,87 @@ class Coordinator:
             raise StrataError("MISSING_INPUT", f"{text}: that run has not produced it", "run that phase first")
         return str(self.call.session.folder / found[-1])
 
-    def _resolution(self, run: Run, reply: ToolResult) -> Path:
-        """Answers a refinement: what was found, as the thing to mend. The child gets it back as additional context."""
-        error = reply.error or {}
-        refinement = error.get("refinement")
-        source = self.call.session.folder / refinement if refinement else None
-        summary = source.read_text(encoding="utf-8")[:4000] if source and source.exists() else str(error.get("message", ""))
-        path = self.call.session.folder / "resolutions" / f"orch-{self.phase.folder}.{run.name}.md"
-        files.write_atomic(path, f"# Resolution\n\nResolve what is described below; nothing else is to change.\n\n{summary}\n")
-        return path
-
     def verify(self) -> tuple[ExitCode, str]:
         """Whether what the phase produced holds: checks that Python runs, through the sentinel."""
         if not self.phase.checks:
             return ExitCode.SUCCESS, "UNVERIFIABLE"
-        flags = ["--phase", self.phase.folder]
+        phase = self.phase
+        flags = ["--phase", phase.folder, *(["--audit"] if phase.audit else []), *([] if phase.fix else ["--no-fix"])]
         flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
-        reply = self.call.call("sentinel.py", [*flags, "--", *self.phase.checks])
+        for glob in phase.protect:
+            flags += ["--protect", glob]
+        for glob in phase.scope:
+            flags += ["--scope", glob]
+        for path in self.call.options.extra_context:
+            flags += ["--extra-context", str(Path(path).absolute())]
+        flags += ["--request", self._request()]
+        reply = self.call.call("sentinel.py", [*flags, "--", *phase.checks])
         self.sentinel = reply.document
         return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+
+    def _request(self) -> str:
+        """What the phase was asked for, for those who judge it: the file a run was pointed at, or the words."""
+        for run in self.phase.runs:
+            for value in run.params.values():
+                if isinstance(value, str) and files.is_file(self.call.cwd / value):
+                    return str(self.call.cwd / value)
+        return "; ".join(f"{name}: {value}" for run in self.phase.runs for name, value in run.params.items())[:2000]
+
+    # Rollback
+
+    def begin(self) -> None:
+        """Where the workspace is put back to, if it comes to that: as it was before the phase first touched it."""
+        if not self.phase.rollback:
+            return
+        trees.require_repository(self.call.cwd, f"the phase {self.phase.name}")
+        path = self.folder / "before.json"
+        if path.exists() and not files.read_json(path).get("rolled_back"):
+            return  # resumed: what there is now is already this phase's work
+        commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
+        files.write_json(path, {"commit": commit, "ref": f"{self.refs}/before", "at": now()})
+
+    def roll_back(self) -> None:
+        if not self.phase.rollback:
+            return
+        path = self.folder / "before.json"
+        before = files.read_json(path)
+        number = 1 + len(list(self.folder.glob("rolled-back-*.json")))
+        ref = f"{self.refs}/failed-{number}"
+        failed = self.tree.take(ref, f"{self.phase.name}, failed, as it was before it was rolled back")
+        changed = self.tree.put_back(before["commit"])
+        self.rolled_back = {"ref": ref, "commit": failed, "to": before["commit"], "paths": changed[:200]}
+        files.write_json(self.folder / f"rolled-back-{number}.json", self.rolled_back)
+        files.write_json(path, before | {"rolled_back": True})
+        self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": ref})
+
+    def only_roll_back(self) -> Json:
+        """What a campaign asks for when it has given up on the phase."""
+        path = self.folder / "before.json"
+        known = self.folder / "report.json"
+        if not path.exists() or not known.exists():
+            raise StrataError(
+                "NOTHING_TO_ROLL_BACK", f"the phase {self.phase.name} has kept no state of before", "on_failure: rollback"
+            )
+        if not files.read_json(path).get("rolled_back"):
+            self.roll_back()
+        document = files.read_json(known) | ({"rolled_back": self.rolled_back} if self.rolled_back else {})
+        files.write_json(known, document)
+        report.write(self.call.session.folder)
+        return {
+            "tool": "coordinator",
+            "status": "success",
+            "exit_code": 0,
+            "phase": self.phase.folder,
+            "rolled_back": self.rolled_back,
+        }
+
+    @property
+    def tree(self) -> trees.Tree:
+        return trees.Tree(self.call.cwd, self.call.session.folder)
+
+    @property
+    def refs(self) -> str:
+        return f"refs/strata/{files.slug(self.call.session.folder.name)}/{self.phase.folder}"
 
     def report(self, code: ExitCode | None, grade: str) -> Json:
         """The seed's phase report. Before the end it says so, and can be taken for nothing else."""
@@ -160,6 +239,8 @@ class Coordinator:
             "sentinel_grade": grade,
             "updated_at": now(),
         }
+        if self.rolled_back:
+            document["rolled_back"] = self.rolled_back
         if self.phase.unverified:
             document["unverified"] = self.phase.unverified
         if code not in (None, ExitCode.SUCCESS):

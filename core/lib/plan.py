@@ -21,6 +21,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """A person decides here."""
+
+    at: str  # before or after the phase
+    question: str = ""
+    show: tuple[str, ...] = ()  # PHASE.RUN.OUTPUT
+    answer_schema: str = ""
+
+
+@dataclass(frozen=True)
 class Phase:
     name: str
     folder: str  # phase-nn-name
@@ -29,6 +39,12 @@ class Phase:
     checks: tuple[str, ...] = ()
     unverified: str = ""  # why nothing is checked
     cap: int = 4
+    audit: bool = False
+    fix: bool = True
+    protect: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+    rollback: bool = False
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +72,10 @@ def read(document: Json) -> Plan:
     phases: list[Phase] = []
     for fields in document["phases"]:
         runs = tuple(_run(r) for r in fields["runs"])
-        lists: Json = {"runs": runs, "depends_on": tuple(fields["depends_on"]), "checks": tuple(fields["checks"])}
-        known: Json = fields | lists
+        lists: Json = {name: tuple(fields[name]) for name in ("depends_on", "checks", "protect", "scope")}
+        asked: Json | None = fields["checkpoint"]
+        checkpoint = Checkpoint(asked["at"], asked["question"], tuple(asked["show"]), asked["answer_schema"]) if asked else None
+        known: Json = fields | lists | {"runs": runs, "checkpoint": checkpoint}
         phases.append(Phase(**known))
     whole: Json = document | {"phases": tuple(phases)}
     return Plan(**whole)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lib import checks, config, fanout, orchestrator_file
+from lib import checks, config, fanout, orchestrator_file, schemas
 from lib.config import Document
 from lib.contract import Json, StrataError, nearest
 from lib.depth import DEFAULT_MAX_DEPTH
 from lib.orchestration import Orchestration
-from lib.plan import Phase, Plan, Run
+from lib.plan import Checkpoint, Phase, Plan, Run
 
 PLANS = config.CONFIG / "plans"
 
@@ -104,7 +104,33 @@ class _Reader:
             checks=chosen,
             unverified=spec["verify"].get("none", ""),
             cap=spec.get("cap", 4),
+            audit=spec["verify"].get("audit", False),
+            fix=spec["verify"].get("fix", True),
+            protect=tuple(spec["verify"].get("protect", ())),
+            scope=tuple(spec["verify"].get("scope", ())),
+            rollback=self._rollback(at, spec),
+            checkpoint=self._checkpoint(at, spec),
         )
+
+    def _rollback(self, at: list[Any], spec: Json) -> bool:
+        asked = spec.get("on_failure", "keep") == "rollback"
+        if asked and self.data.get("workspace") == "session":
+            message = "a fresh workspace inside the session is no git repository: there is nothing to roll back to"
+            raise self.document.error([*at, "on_failure"], message, "leave `on_failure` out")
+        return asked
+
+    def _checkpoint(self, at: list[Any], spec: Json) -> Checkpoint | None:
+        asked = spec.get("checkpoint")
+        if not asked:
+            return None
+        schema = asked.get("answer_schema", "")
+        if schema:
+            try:
+                schemas.load(schema)
+            except StrataError as error:
+                raise self.document.error([*at, "checkpoint", "answer_schema"], error.message, error.hint) from None
+        show = tuple(f"{spec['name']}.{s}" if s.count(".") == 1 else s for s in asked.get("show", ()))
+        return Checkpoint(asked["at"], asked.get("question", ""), show, schema)
 
     def _run(self, at: list[Any], spec: Json, phase: str) -> Run:
         try:
@@ -140,12 +166,23 @@ class _Reader:
         return str((self.folder / name).resolve()) if name.endswith((".yaml", ".yml")) else name
 
     def _inputs(self, index: int, phase: Phase, phases: dict[str, Phase]) -> None:
+        for number, text in enumerate(phase.checkpoint.show if phase.checkpoint else ()):
+            at_show: list[Any] = ["phases", index, "checkpoint", "show", number]
+            source, other, output = [*text.split("."), "", ""][:3]
+            known = self.orchestrations.get(source, {}).get(other)
+            if not known or output not in {o.name for s in known.stages for o in s.worker.outputs}:
+                raise self.document.error(at_show, f"{text!r} refers to nothing", "write RUN.OUTPUT, or PHASE.RUN.OUTPUT")
+            if source == phase.name and phase.checkpoint and phase.checkpoint.at == "before":
+                raise self.document.error(at_show, "there is nothing of this phase to show before it", "at: after")
         for number, run in enumerate(phase.runs):
             for name, text in run.inputs.items():
                 at = ["phases", index, "run", number, "inputs", name]
                 parts = text.split(".")
+                if len(parts) == 2 and parts[1] == "answer":
+                    self._answer(at, phase, parts[0], phases)
+                    continue
                 if len(parts) != 3:
-                    raise self.document.error(at, f"{text!r} is not a reference", "write PHASE.RUN.OUTPUT")
+                    raise self.document.error(at, f"{text!r} is not a reference", "write PHASE.RUN.OUTPUT, or PHASE.answer")
                 source, other, output = parts
                 if source not in phases or other not in self.orchestrations[source]:
                     raise self.document.error(at, f"{text!r} refers to nothing", f"the phases are: {', '.join(phases)}")
@@ -159,3 +196,11 @@ class _Reader:
                     raise self.document.error(at, f"{text!r} needs the phase {source!r} first", f"depends_on: [{source}]")
                 if source == phase.name and other not in run.depends_on:
                     raise self.document.error(at, f"{text!r} needs the run {other!r} first", f"depends_on: [{other}]")
+
+    def _answer(self, at: list[Any], phase: Phase, source: str, phases: dict[str, Phase]) -> None:
+        asking = phases[source].checkpoint if source in phases else None
+        if not asking:
+            raise self.document.error(at, f"no phase {source!r} asks a person anything", "give it a checkpoint")
+        before = fanout.all_before({p.name: p.depends_on for p in phases.values()}, phase.name)
+        if source not in before and not (source == phase.name and asking.at == "before"):
+            raise self.document.error(at, f"the answer of {source!r} is not there yet", f"depends_on: [{source}]")

@@ -30,8 +30,9 @@ def text(session: Path) -> str:
     lines += ["## What happened", ""]
     for folder, report in zip(phases, reports, strict=True):
         lines += _phase(session, folder, report, outcomes)
-    open_signals = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "failed"]
-    lines += ["## Signals of failure", "", *open_signals, ""] if open_signals and error else []
+    lines += _runs(session, session, outcomes)  # of an orchestrator that was run alone
+    failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
+    lines += ["## Signals of failure", "", *failed, ""] if failed else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -80,6 +81,11 @@ def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> l
     lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", ""]
     lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
     lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
+    return lines + _runs(session, folder, outcomes) + _verification(folder / "sentinel")
+
+
+def _runs(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
+    lines: list[str] = []
     for path in sorted(folder.glob("*/manifest.json")):
         if path.parent.name != "sentinel":
             stages: list[Json] = _read(path).get("stages", [])
@@ -90,7 +96,7 @@ def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> l
                 *_table(("stage", "result", "attempts", "time", "USD", "artifact"), rows),
                 "",
             ]
-    return lines + _verification(session, folder / "sentinel")
+    return lines
 
 
 def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list[str]:
@@ -107,7 +113,7 @@ def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list
     return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _link(stage.get("artifact"))]
 
 
-def _verification(session: Path, sentinel: Path) -> list[str]:
+def _verification(sentinel: Path) -> list[str]:
     """Cycle by cycle: what the checks found, and what was to be mended."""
     lines: list[str] = []
     for cycle in sorted(sentinel.glob("cycle-*"), key=lambda path: int(path.name.removeprefix("cycle-"))):
@@ -115,7 +121,7 @@ def _verification(session: Path, sentinel: Path) -> list[str]:
         if not results:
             continue
         checks: list[dict[str, Any]] = results.get("checks", [])
-        rows = [[c["name"], "passed" if c["passed"] else "**failed**", str(c["errors"]), _evidence(session, c)] for c in checks]
+        rows = [[c["name"], "passed" if c["passed"] else "**failed**", str(c["errors"]), _evidence(c)] for c in checks]
         lines += [f"**Verification, {cycle.name}: {results.get('overall')}**", ""]
         lines += [*_table(("check", "result", "errors", "evidence"), rows), ""]
         fixes: list[dict[str, Any]] = _read(cycle / "fix-list.json").get("fixes", [])
@@ -123,7 +129,7 @@ def _verification(session: Path, sentinel: Path) -> list[str]:
     return lines
 
 
-def _evidence(session: Path, check: Json) -> str:
+def _evidence(check: Json) -> str:
     where = str(check.get("evidence") or "")
     return (f"{check.get('note', '')} " if check.get("note") else "") + (_link(where) if where else "")
 

@@ -25,6 +25,15 @@ class Signal:
     name: str
     status: str  # done, fail or refine
 
+    @property
+    def path(self) -> str:
+        """What it points at, relative to the session."""
+        for line in self.file.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(": ")
+            if key == "path":
+                return str(json.loads(value))
+        return ""
+
 
 def write(
     session_dir: Path,

@@ -77,6 +77,7 @@ def fingerprint(call: Call, stage: Stage, order: Order) -> str:
         {name: _content(value, call) for name, value in order.task.inputs.items()},
         [files.sha256_text(path.read_text(encoding="utf-8").replace(str(call.session.folder), "")) for path in order.context],
         order.made_from,
+        *([[order.task.scope, order.task.protect]] if order.task.scope or order.task.protect else []),
     ]
     return files.digest(parts)
 

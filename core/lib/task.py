@@ -57,6 +57,8 @@ class Task:
     fingerprint: str = ""
     consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
+    scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
+    protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
 
     def document(self) -> Json:
         return {
@@ -69,6 +71,8 @@ class Task:
             "fingerprint": self.fingerprint,
             "consumed": self.consumed,
             "kind": self.kind,
+            "scope": list(self.scope),
+            "protect": list(self.protect),
         }
 
     @staticmethod
@@ -83,6 +87,8 @@ class Task:
             fingerprint=document.get("fingerprint", ""),
             consumed=document.get("consumed", {}),
             kind=document.get("kind", "first"),
+            scope=tuple(document.get("scope", ())),
+            protect=tuple(document.get("protect", ())),
         )
 
     def input_path(self, name: str) -> Path:

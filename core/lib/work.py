@@ -12,6 +12,7 @@ from lib.agents import Agent
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.drivers.paths import Names
+from lib.judge import Judge
 from lib.observability import Timer
 from lib.session import Attempt, Step, now
 from lib.task import Output, Task
@@ -86,6 +87,10 @@ class Try:
                 before[output.name] = copy if path.exists() else None
                 if path.exists():
                     files.copy_whole(path, copy)
+        if task.protect:
+            if cut_short and (cut_short.folder / "judge" / "held.json").exists():
+                _judge(call, task, cut_short).put_back()
+            _judge(call, task, attempt).hold()
         return Try(call, task, step, kind, name, definition, attempt, Timer(), before)
 
     def __enter__(self) -> Self:
@@ -95,6 +100,7 @@ class Try:
         """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
         if isinstance(error, Interrupted):
             self._take_back()
+            self.unbribed()
         elif isinstance(error, Exception):
             known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
             self.end(Work(Verdict("failed", known.message), known.exit_code, known.document(), wrong=[known.message]))
@@ -135,6 +141,10 @@ class Try:
         call.artifact = next((Path(e["path"]) for e in outcome["outputs"]), None)
         return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(self.attempt.folder)}
 
+    def unbribed(self) -> list[str]:
+        """Puts back what judges this work, and says what had been done to it."""
+        return _judge(self.call, self.task, self.attempt).put_back() if self.task.protect else []
+
     def _root(self, place: str) -> Path:
         return self.call.session.folder if place == "session" else self.call.cwd
 
@@ -154,6 +164,10 @@ class Try:
             if output.name in self.before:
                 path = output.locate(self.attempt.out, self.call.cwd, self.task.target)
                 _put_back(self.call.cwd, path, self.before[output.name], self.attempt.folder)
+
+
+def _judge(call: Call, task: Task, attempt: Attempt) -> Judge:
+    return Judge(call.cwd, task.protect, attempt.folder / "judge", call.session.folder)
 
 
 def _put_back(cwd: Path, path: Path, before: Path | None, attempt: Path) -> None:

@@ -1,0 +1,93 @@
+"""Asking a person: at a terminal at once, otherwise by a document that says what was tried, what failed, and what can be done."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from lib import files, process
+from lib.approvals import Asked
+from lib.contract import Json
+from lib.plan import Phase
+from lib.process import ToolResult
+
+
+def at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty() and not process.stopping.is_set()
+
+
+def _read(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def decide(asked: Asked, session: Path) -> tuple[str, str, Any] | None:
+    """Approve, reject, or later; None where there is nobody to ask. What needs an answer of a certain form is not asked here."""
+    if not at_a_terminal() or asked.answer_schema:
+        return None
+    shown = "".join(f"  {session / path}\n" for path in asked.show)
+    answer = _read(f"\n{asked.question}\n{shown}[y]es, [n]o, or Enter for later: ").lower()
+    if answer in ("y", "yes"):
+        return "approve", "", None
+    if answer in ("n", "no"):
+        return "reject", _read("Why? ") or "no reason given", None
+    return None
+
+
+def resolve(document: Path, session: Path) -> Path | None:
+    """A person's answer to an escalation, as a resolution document; None for later."""
+    if not at_a_terminal():
+        return None
+    text = _read(f"\n{document.read_text(encoding='utf-8')}\nYour answer in one line, or Enter to stop here: ")
+    return keep_resolution(session, text) if text else None
+
+
+def keep_resolution(session: Path, text: str) -> Path:
+    """What a person said, kept with the session: it is told to every stage that runs again."""
+    number = 1 + len(list((session / "resolutions").glob("human-*.md")))
+    path = session / "resolutions" / f"human-{number:02d}.md"
+    files.write_atomic(path, f"# Resolution\n\n{text.strip()}\n")
+    return path
+
+
+def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResult]], command: str) -> str:
+    """What a busy person needs: what failed, what was tried, where the evidence is, and the choices."""
+    lines = [f"# {campaign}: a decision is needed", ""]
+    for phase, reply in phases:
+        error = reply.error or {}
+        lines += [f"## Phase {phase.name}: {reply.document.get('status')}", ""]
+        lines += [f"{error.get('code', '')}: {error.get('message', '')}", "", "What was tried:", ""]
+        lines += _tried(session, phase) or ["- nothing beyond the first attempt"]
+        request = error.get("refinement")
+        lines += (
+            ["", "What was asked below:", "", _bounded(session / request)] if request and (session / request).is_file() else []
+        )
+        lines += ["", f"Evidence: `phases/{phase.folder}/`, `phases/{phase.folder}/report.json`", ""]
+        report = session / "phases" / phase.folder / "report.json"
+        rolled: Json = files.read_json(report).get("rolled_back", {}) if report.exists() else {}
+        lines += [f"The workspace was put back; what failed is kept as `{rolled['ref']}`.", ""] if rolled else []
+    lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
+    lines += [f"      {command} --resolution FILE", ""]
+    lines += ["- Mend the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
+    lines += [f"      {command}", "", "- Give up on it, and have that on record:", "", f'      {command} --reject "why"', ""]
+    return "\n".join(lines)
+
+
+def _tried(session: Path, phase: Phase) -> list[str]:
+    folder = session / "phases" / phase.folder
+    outcomes = [(p.parent.relative_to(session), files.read_json(p)) for p in folder.glob("**/attempt-*/outcome.json")]
+    failed = sorted((o for o in outcomes if o[1].get("exit_code")), key=lambda o: o[1].get("finished_at", ""))
+    lines: list[str] = []
+    for place, outcome in failed[-8:]:
+        error: Json = outcome.get("error") or {}
+        why = re.sub(r"\s+", " ", str(error.get("message", "")))[:200]
+        lines.append(f"- `{place}` ({outcome.get('kind')}): {why}")
+    return lines
+
+
+def _bounded(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")[:3000]
+    return "\n".join(f"> {line}" for line in text.splitlines())

@@ -1,0 +1,149 @@
+"""A workspace as a git tree, taken and put back byte for byte, without touching the user's index, branches, HEAD or stash.
+
+Only objects and refs below `refs/strata/` are added to the repository. Files are hashed as they are: no filter, no line-ending
+rule comes in between. What git does not keep (full modes, empty folders) is in the message of the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.contract import Json, StrataError
+from lib.snapshot import Snapshot
+
+_IDENTITY = {f"GIT_{who}_{what}": "strata" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+
+@dataclass(frozen=True)
+class Entry:
+    mode: str  # git's: 100644, 100755 or 120000
+    blob: str
+
+
+class Tree:
+    """The workspace in its repository."""
+
+    def __init__(self, cwd: Path, exclude: Path) -> None:
+        self.cwd = cwd
+        self.exclude = exclude  # the session, which may lie in the workspace and is not part of it
+
+    def git(self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(self.cwd), *words],
+            input=stdin,
+            env={**os.environ, **_IDENTITY, **(env or {})},
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            why = done.stderr.decode("utf-8", "replace").strip()
+            raise StrataError("GIT_FAILED", f"git {words[0]} failed in {self.cwd}: {why}", "run it by hand to see more")
+        return done.stdout
+
+    def take(self, ref: str, what: str) -> str:
+        """Keeps the workspace as it is now under `ref` and returns the commit."""
+        entries, extra = self._read()
+        with tempfile.TemporaryDirectory(prefix="strata-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            lines = b"".join(f"{e.mode} {e.blob}\t".encode() + os.fsencode(path) + b"\0" for path, e in entries.items())
+            self.git("update-index", "-z", "--index-info", stdin=lines, env=env)
+            tree = self.git("write-tree", env=env).decode().strip()
+        head = subprocess.run(
+            ["git", "-C", str(self.cwd), "rev-parse", "-q", "--verify", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+        parents = ["-p", head] if head else []
+        message = f"{what}\n\n{json.dumps(extra, ensure_ascii=True)}\n"
+        commit = self.git("commit-tree", tree, *parents, stdin=message.encode()).decode().strip()
+        self.git("update-ref", ref, commit)
+        return commit
+
+    def put_back(self, commit: str) -> list[str]:
+        """Makes the workspace what it was at `commit` and returns the paths that were different."""
+        before = self._listed(commit)
+        extra: Json = json.loads(self.git("show", "-s", "--format=%b", commit).decode())
+        now, now_extra = self._read()
+        modes: dict[str, int] = extra["modes"]
+        changed = [p for p in now if before.get(p) != now[p] or modes.get(p) != now_extra["modes"].get(p)]
+        missing = [p for p in before if p not in now]
+        for path in changed:
+            (self.cwd / path).unlink()
+        self._remove_empty_folders({os.path.dirname(p) for p in changed if p not in before})  # noqa: PTH120
+        for path in [*(p for p in changed if p in before), *missing]:
+            self._write(path, before[path], modes.get(path))
+        for folder in extra["folders"]:
+            (self.cwd / folder).mkdir(parents=True, exist_ok=True)
+        for folder in sorted(set(now_extra["folders"]) - set(extra["folders"]), reverse=True):
+            if not any(p.startswith(f"{folder}/") for p in before):
+                shutil.rmtree(self.cwd / folder, ignore_errors=True)
+        return sorted({*changed, *missing})
+
+    def _read(self) -> tuple[dict[str, Entry], Json]:
+        found = Snapshot({"w": self.cwd}, exclude=(self.exclude,)).entries["w"]
+        kinds = {path: signature[0] for path, signature in found.items()}
+        regular = [p for p, kind in kinds.items() if kind == stat.S_IFREG]
+        names = b"".join(os.fsencode(p) + b"\n" for p in regular if "\n" not in p)
+        blobs = self.git("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names).decode().split() if names else []
+        hashed = dict(zip([p for p in regular if "\n" not in p], blobs, strict=True))
+        for odd in (p for p in regular if "\n" in p):
+            hashed[odd] = self._store((self.cwd / odd).read_bytes())
+        entries = {p: Entry("100755" if found[p][3] & 0o100 else "100644", blob) for p, blob in hashed.items()}
+        for link in (p for p, kind in kinds.items() if kind == stat.S_IFLNK):
+            entries[link] = Entry("120000", self._store(os.fsencode((self.cwd / link).readlink())))
+        folders = [p for p, kind in kinds.items() if kind == stat.S_IFDIR]
+        empty = sorted(f for f in folders if not any(p.startswith(f"{f}/") for p in entries))
+        modes = {p: found[p][3] for p in hashed if found[p][3] not in (0o644, 0o755)}
+        return entries, {"modes": modes, "folders": empty}
+
+    def _store(self, content: bytes) -> str:
+        return self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=content).decode().strip()
+
+    def _listed(self, commit: str) -> dict[str, Entry]:
+        listed: dict[str, Entry] = {}
+        for line in self.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
+            if line:
+                fields, _, path = line.partition(b"\t")
+                mode, _, blob = fields.decode().split()
+                listed[os.fsdecode(path)] = Entry(mode, blob)
+        return listed
+
+    def _write(self, path: str, entry: Entry, mode: int | None) -> None:
+        content = self.git("cat-file", "blob", entry.blob)
+        target = self.cwd / path
+        for parent in [*reversed(Path(path).parents)][1:]:  # a link or a file may stand where a folder was
+            if (self.cwd / parent).is_symlink() or (self.cwd / parent).is_file():
+                (self.cwd / parent).unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if entry.mode == "120000":
+            target.symlink_to(os.fsdecode(content))
+            return
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        target.write_bytes(content)
+        target.chmod(mode if mode is not None else (0o755 if entry.mode == "100755" else 0o644))
+
+    def _remove_empty_folders(self, folders: set[str]) -> None:
+        for folder in sorted(folders, key=len, reverse=True):
+            while folder:
+                try:
+                    (self.cwd / folder).rmdir()
+                except OSError:
+                    break  # something is still in it
+                folder = os.path.dirname(folder)  # noqa: PTH120
+
+
+def require_repository(cwd: Path, where: str) -> None:
+    """Rollback is promised only where it can be kept."""
+    done = subprocess.run(["git", "-C", str(cwd), "rev-parse", "--git-dir"], capture_output=True, check=False)
+    if done.returncode:
+        raise StrataError(
+            "NO_REPOSITORY",
+            f"{where}: `on_failure: rollback` needs a git repository, and {cwd} is in none",
+            "git init there, or leave `on_failure` out",
+        )

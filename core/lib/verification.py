@@ -1,0 +1,422 @@
+"""The sentinel's loop: what must hold is written down, checks are run, and what failed is diagnosed, mended and checked again.
+
+What decides is what Python saw. Agents write the specification, explain and mend; none of them can turn a failed check into a
+passed one, and one that does not answer in the agreed form counts as a failure. A cycle is closed when its fix has ended; closed
+cycles are history and are never run again, so an interrupted verification goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lib import agents, checks, files, judge, manifest, signals
+from lib.cli import Call
+from lib.contract import ExitCode, Json
+from lib.healing import HOPELESS
+from lib.manifest import StageResult
+from lib.orchestration import Stage, Worker
+from lib.session import Step, now
+from lib.stages import NEVER_ABSORBED
+from lib.steps import Finished, Order, StepResult, fingerprint, perform, skip
+from lib.task import Task
+
+GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
+MAX_CYCLES = 3
+STAGES = {"write": "01-write", "checks": "02-checks", "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
+
+
+def worst(*grades: str) -> str:
+    return min((g for g in grades if g), key=GRADES.index)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """By what a folder is judged, and what may be done about it."""
+
+    checks: tuple[str, ...]
+    checks_file: Path
+    audit: bool = False  # have agents write a specification and hold the results against it, also when all is green
+    fix: bool = True
+    protect: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()  # what a fix may write
+    request: str = ""  # what was asked for
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
+    """A step ended in a way that is not ours to absorb."""
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(result.stage)
+        self.result = result
+
+
+@dataclass
+class Verification:
+    call: Call
+    terms: Terms
+    base: Step
+    results: dict[str, StageResult] = field(default_factory=dict[str, StageResult])
+    counts: list[int] = field(default_factory=list[int])  # blocking errors, check by check
+
+    @property
+    def home(self) -> Path:
+        return self.call.session.folder / self.base.home
+
+    def go(self) -> Json:
+        """Runs the loop to its end and returns the sentinel's document."""
+        state = self.begin()
+        first: int = state["first_cycle"]
+        if state.get("grade") in ("PASS", "WARN"):
+            return self.end(state, first + state["cycles"] - 1)
+        try:
+            spec = self.specification(first)
+            for cycle in range(first, first + MAX_CYCLES):
+                found = self.look(cycle, spec)
+                if found["overall"] != "FAIL":
+                    return self.end(found, cycle)
+                if self.no_improvement():
+                    return self.end(found, cycle, self.unresolved(found, ExitCode.NEEDS_ESCALATION))
+                if not self.terms.fix:
+                    return self.end(found, cycle, self.unresolved(found, ExitCode.NEEDS_REFINEMENT))
+                if not self.closed(cycle) and (hopeless := self.mend(cycle, spec, found)):
+                    why = f"{self.reasons(found)}; it could not be mended: {hopeless}"
+                    return self.end(found, cycle, self.unresolved(found, ExitCode.NEEDS_REFINEMENT, why))
+            last = first + MAX_CYCLES - 1
+            found = self.look(last + 1, spec, retest_of=last)
+            if found["overall"] != "FAIL":
+                return self.end(found, last)
+            code = ExitCode.NEEDS_ESCALATION if self.no_improvement() else ExitCode.NEEDS_REFINEMENT
+            return self.end(found, last, self.unresolved(found, code))
+        except Stopped as stopped:
+            return self.document(stopped.result, self.state() | {"overall": "FAIL", "checks": [], "blocking_count": 0}, "FAIL")
+
+    # Where this verification stands, on disk
+
+    def state(self) -> Json:
+        path = self.home / "verification.json"
+        return files.read_json(path) if path.exists() else {"first_cycle": 1, "cycles": 0, "ended": False}
+
+    def begin(self) -> Json:
+        """An ended verification speaks for the folder it saw. Once that is another one, a new verification begins."""
+        state = self.state()
+        if state["ended"]:
+            last = state["first_cycle"] + state["cycles"] - 1
+            known = skip(*self.order_checks(state["checked_as"]))
+            if state["grade"] in ("PASS", "WARN") and known and known.ok and self.evidence(state["checked_as"]):
+                self.remember("checks", known, state["checked_as"])
+                return state | files.read_json(self.cycle(last) / state["results"])
+            state = {"first_cycle": last + 1, "cycles": 0, "ended": False}
+            files.write_json(self.home / "verification.json", state)
+        return {k: v for k, v in state.items() if k != "grade"}
+
+    def cycle(self, number: int) -> Path:
+        return self.home / f"cycle-{number}"
+
+    def closed(self, number: int) -> bool:
+        return (self.cycle(number) / "fixed.json").exists()
+
+    def no_improvement(self) -> bool:
+        """In two consecutive cycles: more of the same would only spend."""
+        recent = self.counts[-3:]
+        return len(recent) == 3 and recent[2] >= recent[1] >= recent[0]
+
+    # The stages
+
+    def specification(self, first: int) -> Path:
+        """What must hold: an agent's words where an audit was asked for, otherwise the plain list of what is judged by what."""
+        target = self.cycle(first) / "test-spec.md"
+        if not self.terms.audit:
+            listed = "".join(f"- {a}\n" for a in self.artifacts()) or "- what the folder holds\n"
+            names = "".join(f"- {name}\n" for name in self.terms.checks)
+            files.write_atomic(target, f"# What must hold\n\nThese pass:\n\n{names}\nof:\n\n{listed}")
+            return target
+        inputs: Json = {"artifacts": self.artifacts() or [str(self.call.cwd)]}
+        inputs |= {"request": self.terms.request} if self.terms.request else {}
+        done = self.ask("write", "sentinel-writer", first, inputs)
+        if not done.ok:
+            raise Stopped(self.unresolved({"checks": []}, ExitCode.NEEDS_REFINEMENT, f"no specification: {_why(done)}"))
+        files.copy_whole(Path(done.outputs["spec"]), target)
+        return target
+
+    def look(self, cycle: int, spec: Path, retest_of: int = 0) -> Json:
+        """The checks, and what the auditor makes of them. The worse of the two is what counts."""
+        folder = self.cycle(retest_of or cycle)
+        path = folder / ("retest-results.json" if retest_of else "verification-results.json")
+        if not retest_of and self.closed(cycle):
+            found = files.read_json(path)
+        else:
+            found = self.check(cycle)
+            files.write_json(path, found)
+            if not retest_of:
+                if spec.parent != folder:
+                    files.copy_whole(spec, folder / "test-spec.md")
+                found = self.audit(cycle, spec, found, path)
+                files.write_json(path, found)
+        self.counts.append(found["blocking_count"])
+        state = self.state() | {"cycles": (retest_of or cycle) - self.state()["first_cycle"] + 1, "results": path.name}
+        files.write_json(self.home / "verification.json", state | {"checked_as": cycle})
+        return found
+
+    def check(self, cycle: int) -> Json:
+        call, stage, order, finished = self.order_checks(cycle)
+        done = skip(call, stage, order, finished) or perform(call, stage, order, finished)
+        self.remember("checks", done, cycle)
+        results = self.evidence(cycle)
+        if not results:
+            raise Stopped(
+                self.unresolved({"checks": []}, ExitCode.NEEDS_REFINEMENT, f"the checks gave no evidence: {_why(done)}")
+            )
+        found = files.read_json(results)
+        evidence = call.session.relative(results.parent / "evidence")
+        before = self.tests_before(cycle)
+        for record in found["checks"]:
+            if record.get("output"):
+                record["evidence"] = f"{evidence}/{record['output']}"
+            ran = record.get("tests")
+            if ran is not None and ran < before.get(record["name"], 0):
+                fewer = f"{ran} tests ran, where there were {before[record['name']]}"
+                record |= {"passed": False, "errors": record["errors"] + 1, "note": fewer}
+        return checks.summary(found["checks"])
+
+    def evidence(self, cycle: int) -> Path | None:
+        """What the newest run of the checks wrote down, with the full output of each as it was then."""
+        attempts = self.call.session.attempts(replace(self.base, stage=STAGES["checks"], round=cycle))
+        results = attempts[-1].folder / "out" / "verification-results.json" if attempts else None
+        if not results or not results.exists():
+            return None
+        records: list[Json] = [r for r in files.read_json(results)["checks"] if r.get("output")]
+        kept = [(results.parent / "evidence" / r["output"], r["output_sha256"]) for r in records]
+        return results if all(path.is_file() and files.sha256(path) == sha for path, sha in kept) else None
+
+    def order_checks(self, cycle: int) -> tuple[Call, Stage, Order, Finished]:
+        worker = Worker(tool="check.py", args=self.terms.checks)
+        stage = Stage("checks", STAGES["checks"], worker, retry_max=0, timeout_seconds=3600)
+        return self.order(stage, cycle, Task(action="CHECK"), "")
+
+    def tests_before(self, cycle: int) -> dict[str, int]:
+        """The most tests each check ran in this verification: a fix does not make a check pass by leaving some out."""
+        most: dict[str, int] = {}
+        for earlier in range(self.state()["first_cycle"], cycle):
+            path = self.cycle(earlier) / "verification-results.json"
+            records: list[Json] = files.read_json(path)["checks"] if path.exists() else []
+            for record in records:
+                most[record["name"]] = max(most.get(record["name"], 0), record.get("tests") or 0)
+        return most
+
+    def audit(self, cycle: int, spec: Path, found: Json, results: Path) -> Json:
+        wanted = self.terms.audit or (found["overall"] == "FAIL" and self.terms.fix)
+        report = self.cycle(cycle) / "audit-report.md"
+        if not wanted:
+            files.write_atomic(report, _plain_report(found))
+            return found
+        inputs: Json = {"spec": str(spec), "results": str(results), "artifacts": self.artifacts()}
+        done = self.ask("audit", "sentinel-auditor", cycle, inputs)
+        if not done.ok:  # fails closed: what could not be audited has not passed
+            files.write_atomic(report, _plain_report(found) + f"\nThere was no audit: {_why(done)}\n")
+            return found | {"overall": "FAIL", "audit": {"grade": "FAIL", "summary": f"there was no audit: {_why(done)}"}}
+        audit = files.read_json(Path(done.outputs["audit"]))
+        files.write_atomic(report, _audit_report(audit, found))
+        grade = worst(found["overall"], audit["grade"])
+        unmet = sum(r["status"] == "unmet" for r in audit["requirements"])
+        more = max(unmet, 1) if grade == "FAIL" and found["overall"] != "FAIL" else 0
+        summary = {"grade": audit["grade"], "summary": audit["summary"]}
+        return found | {"overall": grade, "blocking_count": found["blocking_count"] + more, "audit": summary}
+
+    def mend(self, cycle: int, spec: Path, found: Json) -> str:
+        """One list of what has to change, then the change. Either may fail; the next look says what that came to. Returns
+        why it is of no use to try again, where it is not."""
+        folder = self.cycle(cycle)
+        results = folder / "verification-results.json"
+        evidence = sorted({str(self.call.session.folder / r["evidence"]) for r in found["checks"] if r.get("evidence")})
+        inputs: Json = {"results": str(results), "audit": str(folder / "audit-report.md"), "evidence": evidence}
+        listed = self.ask("consolidate", "sentinel-consolidator", cycle, inputs)
+        fixes: Json = files.read_json(Path(listed.outputs["fixes"])) if listed.ok else {"fixes": []}
+        if not fixes["fixes"]:
+            fixes = {"fixes": _plain_fixes(found)}  # what failed is still what has to be mended
+        files.write_json(folder / "fix-list.json", fixes)
+        self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to mend")
+        inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
+        context = [p for n in range(self.state()["first_cycle"], cycle) if (p := self.cycle(n) / "not-fixed.md").exists()]
+        done = self.ask("fix", "sentinel-fixer", cycle, inputs, mends=True, context=tuple(context))
+        if (done.error or {}).get("code") in HOPELESS:
+            return _why(done)
+        if not done.ok:
+            files.write_atomic(folder / "not-fixed.md", f"An earlier fix (cycle {cycle}) did not count: {_why(done)}\n")
+        files.write_json(folder / "fixed.json", {"verdict": done.verdict, "why": _why(done), "at": now()})
+        return ""
+
+    def ask(
+        self, name: str, agent: str, cycle: int, inputs: Json, mends: bool = False, context: tuple[Path, ...] = ()
+    ) -> StepResult:
+        """Has an agent do one part. What is not ours to absorb ends the verification."""
+        stage = Stage(name, STAGES[name], Worker(agent=agent), self_heal=mends, retry_max=0 if mends else 1)
+        task = Task(inputs=inputs, outputs=agents.load(agent).outputs)
+        if mends:
+            task = replace(task, scope=self.terms.scope, protect=self.judges())
+        call, stage, order, finished = self.order(stage, cycle, task, agent, context)
+        done = skip(call, stage, order, finished) or perform(call, stage, order, finished)
+        self.remember(name, done, cycle)
+        if done.exit_code in NEVER_ABSORBED:
+            raise Stopped(self.results[name])
+        return done
+
+    def order(
+        self, stage: Stage, cycle: int, task: Task, agent: str, context: tuple[Path, ...] = ()
+    ) -> tuple[Call, Stage, Order, Finished]:
+        step = replace(self.base, stage=stage.folder, round=cycle)
+        order = Order(step, "", stage.worker, agent, stage.worker.args, task, context)
+        order = replace(order, task=replace(task, fingerprint=fingerprint(self.call, stage, order)))
+        return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "")
+
+    def judges(self) -> tuple[str, ...]:
+        """Globs of everything that judges: tests and checkers' settings, what the plan protects, what the writer wrote, and
+        the files the checks themselves name."""
+        known = checks.load(self.terms.checks_file)
+        commands = [known[n].command for n in self.terms.checks if n in known]
+        written: list[str] = []
+        for path in (self.home / "stages" / STAGES["write"]).glob("**/outcome.json"):
+            changes: list[dict[str, Any]] = files.read_json(path).get("artifacts") or []
+            written += [judge.literal(c["path"]) for c in changes if c["root"] == "workspace"]
+        own: tuple[str, ...] = ()
+        if self.terms.checks_file.is_relative_to(self.call.cwd):
+            own = (judge.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
+        return (*judge.DEFAULT, *self.terms.protect, *judge.of_commands(self.call.cwd, commands), *written, *own)
+
+    def artifacts(self) -> list[str]:
+        """What the phase says it finished, from its signals."""
+        session = self.call.session.folder
+        if not self.base.phase:
+            return []
+        found = [
+            session / path
+            for s in signals.present(session)
+            if s.layer == "exec" and s.status == "done" and s.name.startswith(f"{self.base.phase}.") and (path := s.path)
+        ]
+        return [str(p) for p in dict.fromkeys(found) if self.home not in p.parents and p.exists()]
+
+    # The end
+
+    def remember(self, name: str, done: StepResult, cycle: int) -> None:
+        result = StageResult(name, done.exit_code, done.verdict, (done,), done.error, done.note)
+        self.results[name] = replace(result, round=cycle)
+
+    def unresolved(self, found: Json, code: ExitCode, message: str = "") -> StageResult:
+        stuck = "no improvement in two consecutive cycles; " if code == ExitCode.NEEDS_ESCALATION else ""
+        words = message or stuck + self.reasons(found)
+        error = {"code": "NOT_VERIFIED", "message": words, "hint": f"the evidence is in {self.home}"}
+        return StageResult("checks", code, "failed", error=error)
+
+    def reasons(self, found: Json) -> str:
+        failed = [r for r in found["checks"] if not r["passed"] and r["blocking"]]
+        reasons = [f"{r['name']}: {_count(r)}" for r in failed]
+        audit = found.get("audit", {})
+        return "; ".join(reasons or ([f"audit: {audit['summary']}"] if audit.get("grade") == "FAIL" else []))
+
+    def end(self, found: Json, cycle: int, stopped: StageResult | None = None) -> Json:
+        grade = found["overall"]
+        state = self.state() | {"ended": True, "grade": grade}
+        files.write_json(self.home / "verification.json", state)
+        files.write_atomic(self.home / "grade.txt", f"{grade}\n")
+        summary = {"cycles": state["cycles"], "blocking_count": found["blocking_count"], "grade": grade, "counts": self.counts}
+        files.write_json(self.home / "summary.json", summary)
+        for folder in [self.cycle(n) for n in range(state["first_cycle"], cycle + 1)]:
+            if not (folder / "fix-list.json").exists():
+                files.write_json(folder / "fix-list.json", {"fixes": []})
+        good = stopped is None or stopped.exit_code == ExitCode.SUCCESS
+        if not good and stopped and stopped.error:
+            self.refinement(stopped)
+        return self.document(None if good else stopped, found | {"cycles": state["cycles"]}, grade)
+
+    def refinement(self, stopped: StageResult) -> None:
+        """What the parent reads when the work did not pass."""
+        path = self.call.session.folder / "refinements" / f"sentinel-{self.base.slug}.md"
+        error = stopped.error or {}
+        files.write_atomic(
+            path,
+            f"""# Refinement Request
+
+## Summary
+{error.get("message", "")}
+
+## Context
+- Stage: {self.base}
+- Artifact: {self.call.session.relative(self.home)}
+- Attempt: {self.state()["cycles"]} of {MAX_CYCLES} cycles
+
+## Issue
+The work was checked and did not pass.
+
+## Diagnostics
+{chr(10).join(f"- blocking errors, look {n}: {count}" for n, count in enumerate(self.counts, 1))}
+
+## Suggested Resolution
+Say what the work has to do differently, or correct what it was asked for. What judges it is not changed from here.
+""",
+        )
+        error["refinement"] = self.call.session.relative(path)
+
+    def document(self, stopped: StageResult | None, found: Json, grade: str) -> Json:
+        path = self.home / "manifest.json"
+        results = {name: r for name, r in self.results.items() if stopped or r.exit_code == ExitCode.SUCCESS}
+        if stopped:
+            results = {**results, stopped.stage: stopped}
+        built = manifest.build("sentinel", [s for s in STAGES if s in results], results, stopped)
+        built |= {"grade": grade, "cycles": found.get("cycles", 0)}
+        manifest.write(built, path, self.call.session)
+        self.call.artifact = path
+        shown = {key: value for key, value in found.items() if key in ("checks", "overall", "blocking_count", "audit")}
+        return built | {
+            "results": shown,
+            "manifest": str(path),
+            "trace_id": self.call.trace_id,
+            "session_dir": str(self.call.session.folder),
+        }
+
+
+def _why(done: StepResult) -> str:
+    return (done.error or {}).get("message", "") or done.note
+
+
+def _count(record: Json) -> str:
+    return record["note"] or f"{record['errors']} errors"
+
+
+def _plain_fixes(found: Json) -> list[Json]:
+    failed = [r for r in found["checks"] if not r["passed"] and r["blocking"]]
+    return [
+        {
+            "id": n,
+            "severity": "blocking",
+            "file": str(r.get("evidence") or "."),
+            "issue": f"{r['name']} failed: {_count(r)}",
+            "suggested_fix": f"find the cause in the output of {r['name']} and mend it",
+        }
+        for n, r in enumerate(failed, 1)
+    ]
+
+
+def _plain_report(found: Json) -> str:
+    lines = [f"# Audit: {found['overall']}", "", "From the checks alone.", ""]
+    lines += [f"- {r['name']}: {'passed' if r['passed'] else 'failed'} ({_count(r)})" for r in found["checks"]]
+    return "\n".join(lines) + "\n"
+
+
+def _audit_report(audit: Json, found: Json) -> str:
+    lines = [
+        f"# Audit: {worst(found['overall'], audit['grade'])}",
+        "",
+        audit["summary"],
+        "",
+        "| requirement | status | evidence |",
+        "|---|---|---|",
+    ]
+    for entry in audit["requirements"]:
+        lines.append(
+            "| "
+            + " | ".join(str(entry[k]).replace("|", "\\|").replace("\n", " ") for k in ("requirement", "status", "evidence"))
+            + " |"
+        )
+    return "\n".join(lines) + f"\n\nThe checks themselves: {found['overall']}.\n"
