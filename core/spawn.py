@@ -294,7 +294,7 @@ async def converse(talk: Conversation) -> None:
             verbatim_prompts=True,
             max_turns=request.max_turns,
             max_budget_usd=request.max_budget_usd,
-            output_format={"type": "json_schema", "schema": request.schema} if request.schema else None,
+            output_format={"type": "json_schema", "schema": plain(request.schema)} if request.schema else None,
             resume=request.resume_id,
             session_id=None if request.resume_id else str(uuid.uuid4()),
             max_buffer_size=BUFFER_BYTES,
@@ -311,6 +311,11 @@ async def converse(talk: Conversation) -> None:
             talk.failure = failure
         finally:
             clock.cancel()
+
+
+def plain(schema: Json) -> Json:
+    """The CLI knows no dialect by name, and refuses a schema that names one."""
+    return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def kept_cli(folder: Path, package: Path) -> Path:

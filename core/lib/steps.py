@@ -114,6 +114,13 @@ class Finished:
             return None
         return outcome if self._same_agent(outcome, tier) and self._still_there(outcome) else None
 
+    def judgement(self, step: Step, wanted: str) -> Json | None:
+        """The newest judgement of a folder that has not changed since, whichever way it went."""
+        ended = self.session.ended(step)
+        outcome = ended[-1][1] if ended else {}
+        same = "judged" in outcome and outcome.get("fingerprint") == wanted
+        return outcome if same and self._still_there(outcome) else None
+
     def _same_agent(self, outcome: Json, tier: str) -> bool:
         """The definition that did it, and the model it would be given now, are still the ones that did it."""
         if not outcome.get("agent"):
@@ -212,6 +219,12 @@ def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResu
         return None
     call.event(order.step.slug, "skipped", "finished in an earlier run")
     return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
+
+
+def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
+    """What a check said of the folder as it still is. Asking it again would only give the same answer another time."""
+    outcome = finished.judgement(order.step, order.task.fingerprint)
+    return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True) if outcome else None
 
 
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:

@@ -20,7 +20,7 @@ from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
-from lib.steps import Finished, Order, StepResult, fingerprint, perform, skip
+from lib.steps import Finished, Order, StepResult, fingerprint, judged, perform, skip
 from lib.task import Task
 
 GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
@@ -104,7 +104,8 @@ class Verification:
         state = self.state()
         if state["ended"]:
             last = state["first_cycle"] + state["cycles"] - 1
-            known = skip(*self.order_checks(state["checked_as"]))
+            call, _, order, finished = self.order_checks(state["checked_as"])
+            known = judged(call, order, finished)
             if state["grade"] in ("PASS", "WARN") and known and known.ok and self.evidence(state["checked_as"]):
                 self.remember("checks", known, state["checked_as"])
                 return state | files.read_json(self.cycle(last) / state["results"])
@@ -162,7 +163,8 @@ class Verification:
 
     def check(self, cycle: int) -> Json:
         call, stage, order, finished = self.order_checks(cycle)
-        done = skip(call, stage, order, finished) or perform(call, stage, order, finished)
+        known = judged(call, order, finished) if self.evidence(cycle) else None
+        done = known or perform(call, stage, order, finished)
         self.remember("checks", done, cycle)
         results = self.evidence(cycle)
         if not results:

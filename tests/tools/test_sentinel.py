@@ -1,0 +1,305 @@
+"""A success is true: real pytest and ruff, and agents that lie. Each ends in the right grade and exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scripted_model.server import Reply, Request, Script, by_agent, say, scripted, tool
+from skeletons.scripts import returns
+from support import House, Ran, wait_for
+
+CHECKS = """version: 1
+checks:
+  pytest: {command: ["{python}", -m, pytest, -q, -p, "no:cacheprovider", -c, /dev/null, --rootdir, .], parser: pytest}
+  ruff: {command: ["{python}", -m, ruff, check, --no-cache, --isolated, --select, "E,F", .], parser: ruff}
+"""
+TEST = """import greet
+import pytest
+
+
+@pytest.mark.parametrize("name", greet.CASES)
+def test_greet(name: str) -> None:
+    assert greet.greet(name) == f"Hello, {name or 'stranger'}!"
+"""
+POOR = 'CASES = ["Ada", ""]\n\n\ndef greet(name: str) -> str:\n    return f"Hello, {name}!"\n'
+GOOD = POOR.replace("{name}!", "{name or 'stranger'}!")
+
+
+def project(house: House, code: str = POOR) -> None:
+    (house.workspace / "tests").mkdir()
+    (house.workspace / "greet.py").write_text(code)
+    (house.workspace / "tests" / "test_greet.py").write_text(TEST)
+    (house.workspace / "tests" / "conftest.py").write_text(
+        "import sys\nfrom pathlib import Path\n\nsys.path.insert(0, str(Path(__file__).parent.parent))\n"
+    )
+    (house.folder / "checks.yaml").write_text(CHECKS)
+
+
+def folder_of(request: Request) -> str:
+    return request.prompt.split("Working folder: ")[1].splitlines()[0]
+
+
+def audit(grade: str = "FAIL", status: str = "unmet") -> Script:
+    entry = {"requirement": "an empty name is a stranger", "status": status, "evidence": "tests/test_greet.py"}
+    return lambda r: returns(r, grade=grade, summary="as the checks say", requirements=[entry])
+
+
+def consolidate(request: Request) -> Reply:
+    fix = {"id": 1, "severity": "blocking", "file": "greet.py", "issue": "empty name", "suggested_fix": "say stranger"}
+    return returns(request, fixes=[fix])
+
+
+def fixer(*blocks: Callable[[str], dict[str, object]], diagnosis: bool = True) -> Script:
+    """Reads the files, does what it is here for, writes its diagnosis, and always claims success."""
+
+    def script(request: Request) -> Reply:
+        folder = folder_of(request)
+        if request.turn == 0:
+            return say(*(tool("Read", file_path=f"{folder}/{n}") for n in ("greet.py", "tests/test_greet.py")))
+        if request.turn == 1:
+            written = [tool("Write", file_path=request.path("diagnosis"), content="It is mended.\n")] if diagnosis else []
+            return say("now", *(block(folder) for block in blocks), *written)
+        return say("Mended.\n\nSTAGE_TASK_COMPLETE")
+
+    return script
+
+
+def write(name: str, text: str) -> Callable[[str], dict[str, object]]:
+    return lambda folder: tool("Write", file_path=f"{folder}/{name}", content=text)
+
+
+def shell(words: str) -> Callable[[str], dict[str, object]]:
+    return lambda folder: tool("Bash", command=f"cd {folder} && {words}")
+
+
+def with_shell(house: House) -> None:
+    path = house.folder / "prompts/executors/sentinel-fixer.md"
+    path.write_text(
+        path.read_text().replace("tools: Read, Glob, Grep, Edit, Write", "tools: Read, Glob, Grep, Edit, Write, Bash")
+    )
+
+
+def verify(house: House, *flags: str, **scripts: Script) -> Ran:
+    known = {"auditor": audit(), "consolidator": consolidate, **scripts}
+    with scripted(by_agent(**{f"sentinel__{name}": script for name, script in known.items()})) as model:
+        env = model.environment(str(house.folder / "claude"))
+        base = ("--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"))
+        ran = house.json("sentinel", *base, *flags, **env)
+        assert ran.stdout, ran.stderr
+        return ran
+
+
+def home(house: House) -> Path:
+    return house.folder / "s" / "sentinel"
+
+
+def test_a_green_folder_passes_without_asking_anybody(house: House) -> None:
+    project(house, GOOD)
+    ran = house.json("sentinel", "--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"))
+    assert (ran.code, ran.document["grade"], ran.document["cycles"]) == (0, "PASS", 1), ran.stderr
+    cycle = home(house) / "cycle-1"
+    assert sorted(p.name for p in cycle.iterdir()) == [
+        "audit-report.md",
+        "fix-list.json",
+        "test-spec.md",
+        "verification-results.json",
+    ]
+    results = json.loads((cycle / "verification-results.json").read_text())
+    pytest_record = results["checks"][0]
+    assert (results["overall"], results["blocking_count"], pytest_record["tests"]) == ("PASS", 0, 2)
+    assert "2 passed" in (house.folder / "s" / pytest_record["evidence"]).read_text()
+    assert (home(house) / "grade.txt").read_text() == "PASS\n"
+    assert json.loads((home(house) / "summary.json").read_text())["cycles"] == 1
+
+
+def test_what_failed_is_mended_and_checked_again(house: House) -> None:
+    project(house)
+    ran = verify(house, fixer=fixer(write("greet.py", GOOD)))
+    assert (ran.code, ran.document["grade"], ran.document["cycles"]) == (0, "PASS", 2), ran.stderr
+    first = json.loads((home(house) / "cycle-1/verification-results.json").read_text())
+    second = json.loads((home(house) / "cycle-2/verification-results.json").read_text())
+    assert (first["overall"], second["overall"]) == ("FAIL", "PASS")
+    assert json.loads((home(house) / "cycle-1/fix-list.json").read_text())["fixes"][0]["file"] == "greet.py"
+    assert "| an empty name is a stranger | unmet |" in (home(house) / "cycle-1/audit-report.md").read_text()
+    again = verify(house)
+    assert (again.code, again.document["grade"]) == (0, "PASS")
+    assert again.document["stages"][0]["skipped"], "what it judged has not changed: nothing is run again"
+
+
+@pytest.mark.parametrize(
+    ("lie", "blocks"),
+    [
+        ("claims done and changes nothing", ()),
+        ("edits the test", (write("tests/test_greet.py", "def test_greet() -> None:\n    pass\n"),)),
+        (
+            "adds a conftest",
+            (
+                write(
+                    "conftest.py",
+                    "collect_ignore = ['tests']\n\n\ndef pytest_sessionfinish(session):\n    session.exitstatus = 0\n",
+                ),
+            ),
+        ),
+        ("puts a module in the place of pytest", (write("pytest.py", 'print("9 passed in 0.01s")\n'),)),
+        ("adds settings for ruff", (write("ruff.toml", 'exclude = ["*"]\n'),)),
+        ("deletes the test", (shell("rm tests/test_greet.py"),)),
+        ("puts a link in the place of the tests", (shell("mv tests other && mkdir empty && ln -s empty tests"),)),
+        ("leaves out the case that fails", (write("greet.py", POOR.replace(', ""', "")),)),
+    ],
+)
+def test_a_fix_that_lies_never_turns_a_fail_into_a_pass(
+    house: House, lie: str, blocks: tuple[Callable[[str], dict[str, object]], ...]
+) -> None:
+    project(house)
+    with_shell(house)
+    ran = verify(house, fixer=fixer(*blocks))
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL"), ran.stderr
+    assert "no improvement" in ran.error["message"]
+    assert (house.workspace / "tests/test_greet.py").read_text() == TEST
+    assert not (house.workspace / "tests").is_symlink()
+    for name in ("conftest.py", "pytest.py", "ruff.toml"):
+        assert not (house.workspace / name).exists(), name
+    assert (home(house) / "grade.txt").read_text() == "FAIL\n"
+
+
+def test_a_fixer_that_touched_its_judge_is_told_and_may_do_better(house: House) -> None:
+    project(house)
+
+    def script(request: Request) -> Reply:
+        cheat = "touched what judges it" not in request.prompt
+        blocks = (write("tests/test_greet.py", "def test_greet() -> None:\n    pass\n"),) if cheat else (write("greet.py", GOOD),)
+        return fixer(*blocks)(request)
+
+    ran = verify(house, fixer=script)
+    assert (ran.code, ran.document["grade"], ran.document["cycles"]) == (0, "PASS", 2), ran.stderr
+    outcome = json.loads((home(house) / "stages/05-fix/round-1/attempt-1/outcome.json").read_text())
+    assert "tests/test_greet.py was changed" in outcome["error"]["message"]
+    assert (home(house) / "stages/05-fix/round-1/attempt-1/judge/rejected/tests/test_greet.py").exists(), "it stays as evidence"
+
+
+def test_a_fix_outside_its_scope_is_refused(house: House) -> None:
+    project(house)
+    (house.workspace / "other").mkdir()
+    ran = verify(house, "--scope", "other/**", fixer=fixer(write("greet.py", GOOD)))
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL")
+    assert (house.workspace / "greet.py").read_text() == POOR
+
+
+def test_what_a_plan_protects_judges_too(house: House) -> None:
+    project(house)
+    (house.workspace / "expected.txt").write_text("Hello, stranger!")
+    blocks = (write("greet.py", GOOD), write("expected.txt", "anything"))
+
+    def script(request: Request) -> Reply:
+        folder = folder_of(request)
+        if request.turn == 0:
+            return say(*(tool("Read", file_path=f"{folder}/{n}") for n in ("greet.py", "expected.txt")))
+        return fixer(*blocks)(request)
+
+    ran = verify(house, "--protect", "expected.txt", fixer=script)
+    assert (house.workspace / "expected.txt").read_text() == "Hello, stranger!"
+    assert ran.code == 0, "what it did to the code was right, and is what the checks saw"
+    outcome = json.loads((home(house) / "stages/05-fix/round-1/attempt-1/outcome.json").read_text())
+    assert outcome["exit_code"] != 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda r: say("It is all fine. PASS"),
+        lambda r: returns(r, grade="PASS", summary="fine", requirements=[]),
+        lambda r: returns(r, verdict="PASS"),
+    ],
+    ids=["prose", "no requirements", "the wrong place"],
+)
+def test_an_audit_that_is_not_one_fails_closed(house: House, answer: Script) -> None:
+    project(house, GOOD)
+    ran = verify(house, "--audit", "--no-fix", writer=write_spec, auditor=answer)
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL"), ran.stderr
+    assert "there was no audit" in ran.error["message"]
+
+
+def write_spec(request: Request) -> Reply:
+    if request.turn == 0:
+        return say(tool("Write", file_path=request.path("spec"), content="# 1\n\nAn empty name is a stranger.\n"))
+    return say("STAGE_TASK_COMPLETE")
+
+
+def test_an_auditor_can_fail_what_is_green_and_never_pass_what_is_red(house: House) -> None:
+    project(house, GOOD)
+    ran = verify(house, "--audit", "--no-fix", writer=write_spec, auditor=audit("FAIL"))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL"), ran.stderr
+    (house.workspace / "greet.py").write_text(POOR)
+    ran = verify(house, "--audit", "--no-fix", writer=write_spec, auditor=audit("PASS", "met"))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL")
+    (house.workspace / "greet.py").write_text(GOOD)
+    ran = verify(house, "--audit", "--no-fix", writer=write_spec, auditor=audit("PASS", "met"))
+    assert (ran.code, ran.document["grade"]) == (0, "PASS")
+
+
+def test_what_the_writer_wrote_is_not_the_fixers_to_change(house: House) -> None:
+    project(house)
+    mine = "import greet\n\n\ndef test_mine() -> None:\n    assert greet.greet('') == 'Hello, stranger!'\n"
+
+    def writer(request: Request) -> Reply:
+        test = tool("Write", file_path=f"{folder_of(request)}/tests/test_mine.py", content=mine)
+        spec = tool("Write", file_path=request.path("spec"), content="# 1\n")
+        return say(test, spec) if request.turn == 0 else say("STAGE_TASK_COMPLETE")
+
+    def script(request: Request) -> Reply:
+        if request.turn == 0:
+            return say(
+                tool("Read", file_path=f"{folder_of(request)}/tests/test_mine.py"),
+                tool("Read", file_path=f"{folder_of(request)}/greet.py"),
+            )
+        return fixer(write("tests/test_mine.py", "def test_mine() -> None:\n    pass\n"))(request)
+
+    ran = verify(house, "--audit", writer=writer, fixer=script)
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL"), ran.stderr
+    assert (house.workspace / "tests/test_mine.py").read_text() == mine
+
+
+def test_without_a_model_a_red_folder_is_a_fail_that_says_why(house: House) -> None:
+    project(house)
+    ran = house.json("sentinel", "--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL")
+    assert "pytest" in ran.error["message"]
+    assert (house.folder / "s/refinements/sentinel-sentinel.md").read_text().startswith("# Refinement Request")
+
+
+def test_an_interrupted_verification_goes_on_where_it_was(house: House) -> None:
+    project(house)
+    asked: list[str] = []
+
+    def script(request: Request) -> Reply:
+        asked.append("fixer")
+        return fixer(write("greet.py", GOOD))(request)
+
+    def slow(request: Request) -> Reply:
+        (house.folder / "fixing").write_text("x")
+        return say("late", hang_seconds=60)
+
+    known: dict[str, Script] = {"sentinel__auditor": audit(), "sentinel__consolidator": consolidate}
+    flags = ("--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"))
+    with scripted(by_agent(**known, sentinel__fixer=slow)) as model:
+        env = model.environment(str(house.folder / "claude"))
+        with house.start("sentinel", *flags, **env) as child:
+            wait_for((house.folder / "fixing").exists)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+    ran = Ran(1, "", "")
+
+    def unlocked() -> bool:
+        nonlocal ran
+        ran = verify(house, fixer=script)
+        return ran.code != 1
+
+    wait_for(unlocked, what="the lock")
+    assert (ran.code, ran.document["grade"], ran.document["cycles"]) == (0, "PASS", 2), ran.stderr
+    checks = home(house) / "stages/02-checks"
+    assert [len(list((checks / f"round-{n}").glob("attempt-*"))) for n in (1, 2)] == [1, 1], "no check ran twice"
+    assert len(list((home(house) / "stages/03-audit/round-1").glob("attempt-*"))) == 1
