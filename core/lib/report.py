@@ -32,7 +32,7 @@ def text(session: Path) -> str:
         lines += _phase(session, folder, report, outcomes)
     lines += _runs(session, session, outcomes)  # of an orchestrator that was run alone
     failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
-    lines += ["## Signals of failure", "", *failed, ""] if failed else []
+    lines += ["## Signals of failure", "", *failed, ""] if failed and (error or not phases) else []
     return "\n".join(lines).rstrip() + "\n"
 
 

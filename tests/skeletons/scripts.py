@@ -104,18 +104,20 @@ ORESEARCH = by_agent(
     researcher__consolidator=consolidator,
 )
 
-GOOD_CODE = "def greet(name: str) -> str:\n    return f\"Hello, {name or 'stranger'}!\"\n"
+# What passes the review and is still not right: a name of spaces greets nobody, and an import is left over.
+PASSABLE_CODE = "import re\n\n\ndef greet(name: str) -> str:\n    return f\"Hello, {name or 'stranger'}!\"\n"
+GOOD_CODE = "def greet(name: str) -> str:\n    return f\"Hello, {name.strip() or 'stranger'}!\"\n"
 POOR_CODE = 'def greet(name: str) -> str:\n    return f"Hello, {name}!"\n'
 TEST_CODE = 'from greet import greet\n\n\ndef test_greet() -> None:\n    assert greet("Ada") == "Hello, Ada!"\n'
 
 
 def implement(request: Request) -> Reply:
-    """The first implementation forgets the empty name; the second knows what the review found."""
+    """The first implementation forgets the empty name; the second knows what the review found, and no more."""
     folder = request.prompt.split("Working folder: ")[1].splitlines()[0]
     if request.turn == 0:  # the CLI lets nobody overwrite a file they have not read
         return say(*(tool("Read", file_path=f"{folder}/{name}") for name in ("greet.py", "test_greet.py")))
     if request.turn == 1:
-        code = GOOD_CODE if sent_back(request) else POOR_CODE
+        code = PASSABLE_CODE if sent_back(request) else POOR_CODE
         return say(
             tool("Write", file_path=f"{folder}/greet.py", content=code),
             tool("Write", file_path=f"{folder}/test_greet.py", content=TEST_CODE),
@@ -141,3 +143,98 @@ OSPEC = by_agent(
     spec__review=review,
     spec__test=lambda r: write(r, "report", "# Tests\n\nAll criteria hold.\n", "STAGE_TEST_COMPLETE"),
 )
+
+
+# The sentinel
+
+
+ACCEPTANCE_SPEC = """# What must hold
+
+1. `greet("Ada")` is `Hello, Ada!`: test_acceptance.py::test_a_name
+2. `greet("")` is `Hello, stranger!`: test_acceptance.py::test_nobody[empty]
+3. `greet("  ")` is `Hello, stranger!`: test_acceptance.py::test_nobody[spaces]
+4. The code passes the linter: ruff
+"""
+ACCEPTANCE_TEST = """import pytest
+
+from greet import greet
+
+
+def test_a_name() -> None:
+    assert greet("Ada") == "Hello, Ada!"
+
+
+@pytest.mark.parametrize("name", ["", "  "], ids=["empty", "spaces"])
+def test_nobody(name: str) -> None:
+    assert greet(name) == "Hello, stranger!"
+"""
+
+
+def specify(request: Request) -> Reply:
+    folder = request.prompt.split("Working folder: ")[1].splitlines()[0]
+    if request.turn == 0:
+        return say(tool("Read", file_path=request.path("request")))
+    if request.turn == 1:
+        return say(
+            tool("Write", file_path=f"{folder}/test_acceptance.py", content=ACCEPTANCE_TEST),
+            tool("Write", file_path=request.path("spec"), content=ACCEPTANCE_SPEC),
+        )
+    return say("Four requirements, each with what decides it.\n\nSTAGE_TASK_COMPLETE")
+
+
+def hold_against(request: Request) -> Reply:
+    """Reads the results before it says anything about them."""
+    if request.turn == 0:
+        return say(tool("Read", file_path=request.path("results")))
+    red = '"overall": "FAIL"' in request.heard
+    rows = [
+        ("greet('Ada') is Hello, Ada!", "met", "test_acceptance.py::test_a_name passed"),
+        ("an empty name is a stranger", "met", "test_acceptance.py::test_nobody[empty] passed"),
+        (
+            "a name of spaces is a stranger",
+            "unmet" if red else "met",
+            f"test_acceptance.py::test_nobody[spaces] {'failed' if red else 'passed'}",
+        ),
+        ("the linter is content", "unmet" if red else "met", "ruff: 1 error, F401" if red else "ruff: no error"),
+    ]
+    said = "Two of four requirements are not met." if red else "All four requirements are met."
+    requirements = [dict(zip(("requirement", "status", "evidence"), row, strict=True)) for row in rows]
+    return returns(request, grade="FAIL" if red else "PASS", summary=said, requirements=requirements)
+
+
+def list_fixes(request: Request) -> Reply:
+    if request.turn == 0:
+        return say(tool("Read", file_path=request.path("results")))
+    spaces = {
+        "id": 1,
+        "severity": "blocking",
+        "file": "greet.py",
+        "issue": "greet('  ') returns 'Hello,   !', expected 'Hello, stranger!'",
+        "suggested_fix": "strip the name before deciding whether it is empty",
+    }
+    unused = {
+        "id": 2,
+        "severity": "blocking",
+        "file": "greet.py",
+        "issue": "F401: re is imported and not used",
+        "suggested_fix": "remove the import",
+    }
+    return returns(request, fixes=[spaces, unused])
+
+
+def mend(request: Request) -> Reply:
+    folder = request.prompt.split("Working folder: ")[1].splitlines()[0]
+    if request.turn == 0:
+        return say(tool("Read", file_path=request.path("fixes")), tool("Read", file_path=f"{folder}/greet.py"))
+    if request.turn == 1:
+        words = "1. The name was tested before its spaces were removed: greet.py, last line.\n2. `re` was a leftover: removed.\n"
+        return say(
+            tool("Write", file_path=f"{folder}/greet.py", content=GOOD_CODE),
+            tool("Write", file_path=request.path("diagnosis"), content=words),
+        )
+    return say("Both are mended.\n\nSTAGE_TASK_COMPLETE")
+
+
+SENTINEL = by_agent(
+    sentinel__writer=specify, sentinel__auditor=hold_against, sentinel__consolidator=list_fixes, sentinel__fixer=mend
+)  # fmt: skip

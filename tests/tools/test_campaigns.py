@@ -324,15 +324,19 @@ def test_the_quickstart_needs_no_key_and_passes_real_checks(house: House) -> Non
     grades = {p["name"]: p["sentinel_grade"] for p in ran.document["phases"]}
     assert grades == {"research": "PASS", "build": "PASS"}
     assert ran.document["grade"] == "PASS"
-    results = json.loads((house.session / "phases/phase-02-build/sentinel/cycle-1/verification-results.json").read_text())
-    assert {c["name"]: c["passed"] for c in results["checks"]} == {"pytest": True, "ruff": True}
+    sentinel = house.session / "phases/phase-02-build/sentinel"
+    looks = [json.loads((sentinel / f"cycle-{n}/verification-results.json").read_text()) for n in (1, 2)]
+    assert [look["overall"] for look in looks] == ["FAIL", "PASS"], "the recording has a real defect, found and mended"
+    assert {c["name"]: c["passed"] for c in looks[0]["checks"]} == {"pytest": False, "ruff": False}
+    assert len(json.loads((sentinel / "cycle-1/fix-list.json").read_text())["fixes"]) == 2
     assert "stranger" in (house.session / "workspace/greet.py").read_text()
     text = (house.session / "execution-report.md").read_text()
     assert "replayed, not spent" in text
     again = house.json("campaign", "--resume", str(house.session))
     assert again.code == 0
     agents = [p.parent.name for p in house.session.glob("**/attempt-*/transcript.jsonl")]
-    assert set(agents) == {"attempt-1"}, "no agent was asked twice; only the checks look again, because the folder has changed"
+    assert set(agents) == {"attempt-1"}, "no agent was asked twice"
+    assert not (sentinel / "cycle-3").exists(), "what was verified has not changed, and is not verified again"
 
 
 PLANS = sorted((ROOT / "config/plans").glob("*.yaml"))
