@@ -81,6 +81,9 @@ def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> l
     lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", ""]
     lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
     lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
+    back = report.get("rolled_back")
+    if back:
+        lines += [f"The workspace was put back as it was; what failed is kept in git as `{back['ref']}`.", ""]
     return lines + _runs(session, folder, outcomes) + _verification(folder / "sentinel")
 
 

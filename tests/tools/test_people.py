@@ -1,0 +1,292 @@
+"""Asking a person: checkpoints, escalations and what comes back; and putting a workspace back as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from scripted_model.server import by_agent, scripted
+from skeletons.scripts import returns
+from support import WORKER, House, Ran, log, plan
+
+STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
+
+
+@pytest.fixture
+def trial(house: House) -> House:
+    house.tool("worker", WORKER)
+    for name in "ab":
+        house.orchestrator(f"version: 1\nname: o{name}\nstages:\n{STAGE % (name, name)}", f"o{name}")
+    (house.workspace / "checks.yaml").write_text("version: 1\nchecks: {good: {command: test ! -f bad}}\n")
+    return house
+
+
+def write(house: House, phases: str) -> None:
+    (house.workspace / "plan.yaml").write_text(f"version: 1\nname: trial\nchecks: checks.yaml\nphases:\n{phases}")
+
+
+def campaign(house: House, *flags: str) -> Ran:
+    return house.json("campaign", "plan.yaml", *flags)
+
+
+def resume(house: House, *flags: str) -> Ran:
+    return house.json("campaign", "--resume", house.session.name, *flags)
+
+
+FIRST = "  - {name: one, run: [{orchestrator: oa}], verify: {none: a test}%s}\n"
+SECOND = "  - {name: two, depends_on: [one], run: [{orchestrator: ob}], verify: {none: a test}%s}\n"
+
+
+def test_a_checkpoint_waits_and_that_is_no_failure(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: after, show: [oa.made], question: Is this what you want?}" + SECOND % "")
+    ran = campaign(trial)
+    assert ran.code == 3
+    assert ran.error["message"] == "Is this what you want?"
+    assert "--approve" in ran.error["hint"] and "--reject" in ran.error["hint"]
+    assert [p["status"] for p in ran.document["phases"]] == ["waiting", "blocked"]
+    assert 'state: "WAITING"' in (trial.session / ".session-state").read_text()
+    assert not list(trial.session.glob("escalations/*"))
+    assert log(trial) == ["a"]
+    assert resume(trial).code == 3, "saying nothing is not a yes"
+    ran = resume(trial, "--approve")
+    assert ran.code == 0, ran.stderr
+    assert log(trial) == ["a", "b"], "what was finished is not done again"
+    known = json.loads((trial.session / "approvals/one-after.json").read_text())
+    assert known["decision"] == "approve"
+    assert known["by"] and known["when"] and len(known["digest"]) == 64
+    assert known["show"] == ["phases/phase-01-one/artifacts/oa/01-a/made.json"]
+
+
+def test_an_approval_holds_only_for_what_was_approved(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: before}")
+    campaign(trial)
+    assert resume(trial, "--approve").code == 0
+    assert resume(trial).code == 0, "it still holds"
+    write(trial, FIRST.replace("oa", "ob") % ", checkpoint: {at: before}")
+    ran = house_run(trial, {}, "--resume", trial.session.name)
+    assert ran.code == 3, "another plan: it is asked again"
+    assert log(trial) == ["a"]
+
+
+def test_a_changed_artifact_is_asked_about_again(trial: House) -> None:
+    from lib.approvals import Approvals
+    from lib.plan import Checkpoint, Phase, Plan, Run
+
+    phase = Phase("one", "phase-01-one", (Run("oa", "oa"),), checkpoint=Checkpoint("after", "Well?", ("one.oa.made",)))
+    session = trial.folder / "s"
+    made = session / "phases/phase-01-one/artifacts/made.json"
+    made.parent.mkdir(parents=True)
+    made.write_text("1")
+    manifest = session / "phases/phase-01-one/oa/manifest.json"
+    manifest.parent.mkdir()
+    manifest.write_text(json.dumps({"stages": [{"outputs": {"made": "phases/phase-01-one/artifacts/made.json"}}]}))
+    approvals = Approvals(session, Plan("trial", "", (phase,)))
+    approvals.record(approvals.asked(phase), "approve", "", None)
+    assert approvals.decision(approvals.asked(phase))
+    made.write_text("2")
+    assert approvals.decision(approvals.asked(phase)) is None
+    approvals.record(approvals.asked(phase), "reject", "no", None)
+    assert len(list((session / "approvals").iterdir())) == 2, "the earlier decision stays on record"
+
+
+def test_a_no_ends_it_and_is_on_record(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: before}" + SECOND % "")
+    assert campaign(trial).code == 3
+    assert not (trial.workspace / "log").exists()
+    ran = resume(trial, "--reject", "not this week")
+    assert (ran.code, ran.error["code"]) == (1, "REJECTED")
+    assert "not this week" in ran.error["message"]
+    assert json.loads((trial.session / "approvals/one-before.json").read_text())["why"] == "not this week"
+    assert resume(trial).code == 1, "a no stays a no"
+
+
+def test_an_answer_has_the_form_that_was_asked_for_and_reaches_the_next_phase(trial: House) -> None:
+    schema = {"type": "object", "required": ["choice"], "properties": {"choice": {"enum": ["a", "b"]}}}
+    (trial.folder / "config/schemas/selection.json").write_text(json.dumps(schema))
+    trial.orchestrator(
+        "version: 1\nname: ob\nparams: {choice: {type: file}}\nstages:\n"
+        "  - {name: b, tool: worker.py, args: [b], inputs: {choice: param.choice}, outputs: {made: {path: made.json}}}\n",
+        "ob",
+    )
+    second = SECOND.replace("orchestrator: ob", "orchestrator: ob, inputs: {choice: one.answer}") % ""
+    write(trial, FIRST % ", checkpoint: {at: after, answer_schema: selection}" + second)
+    assert campaign(trial).code == 3
+    assert resume(trial, "--approve").error["code"] == "ANSWER_NEEDED"
+    assert resume(trial, "--answer", 'one={"choice": "c"}').error["code"] == "BAD_ANSWER"
+    ran = resume(trial, "--answer", 'one={"choice": "b"}')
+    assert ran.code == 0, ran.stderr
+    assert json.loads((trial.session / "approvals/one.answer.json").read_text()) == {"answer": {"choice": "b"}}
+    (task,) = trial.session.glob("phases/phase-02-two/ob/stages/*/task-1.json")
+    assert json.loads(task.read_text())["inputs"]["choice"].endswith("one.answer.json")
+
+
+def test_other_phases_go_on_while_one_waits(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: before}" + SECOND.replace(", depends_on: [one]", "") % "")
+    ran = campaign(trial)
+    assert ran.code == 3
+    assert log(trial) == ["b"]
+
+
+def test_a_person_answers_an_escalation_with_a_file(trial: House) -> None:
+    write(trial, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % "")
+    (trial.workspace / "bad").write_text("x")
+    ran = campaign(trial)
+    assert (ran.code, ran.error["code"]) == (3, "ESCALATED")
+    text = Path(ran.error["escalation"]).read_text()
+    for needed in ("What was tried", "Evidence", "--resolution FILE", "--reject", "good: 1 errors"):
+        assert needed in text
+    (trial.workspace / "bad").unlink()
+    (trial.workspace / "answer.md").write_text("I removed the bad file.")
+    ran = resume(trial, "--resolution", "answer.md")
+    assert ran.code == 0, ran.stderr
+    assert "I removed the bad file." in (trial.session / "resolutions/human-01.md").read_text()
+    assert log(trial) == ["a"]
+
+
+def test_giving_up_on_an_escalation_runs_nothing(trial: House) -> None:
+    write(trial, FIRST % "")
+    plan(trial, a="fail")
+    assert campaign(trial).code == 3
+    before = log(trial)
+    ran = resume(trial, "--reject", "not worth it")
+    assert (ran.code, ran.error["code"]) == (1, "REJECTED")
+    assert log(trial) == before
+    assert json.loads((trial.session / "escalations/rejected.json").read_text())["why"] == "not worth it"
+
+
+def test_decisions_belong_to_a_campaign_that_waits(trial: House) -> None:
+    write(trial, FIRST % "")
+    assert campaign(trial, "--approve").error["code"] == "USAGE"
+
+
+@pytest.mark.parametrize("decision", ["resolve", "escalate"])
+def test_a_request_is_judged_by_one_executor(trial: House, decision: str) -> None:
+    """A stage whose healing is exhausted asks; its parent's evaluator answers, or passes the question on."""
+    trial.agent("asker", strata={"outputs": {"doc": {"path": "doc.md"}}}, tools="Read, Write")
+    trial.orchestrator("version: 1\nname: oa\nstages:\n  - {name: a, agent: asker, self_heal: true, retry: {max: 0}}\n", "oa")
+    write(trial, FIRST % "")
+
+    def asker(request):  # type: ignore[no-untyped-def]
+        from scripted_model.server import say, tool
+
+        if "Write it in French" not in request.prompt:
+            return say("I do not know the language.\n\nSTAGE_FAILED: which language?")
+        if request.turn == 0:
+            return say(tool("Write", file_path=request.path("doc"), content="Bonjour\n"))
+        return say("STAGE_TASK_COMPLETE")
+
+    def evaluator(request):  # type: ignore[no-untyped-def]
+        known = {"resolve": ("Write it in French.", ""), "escalate": ("", "Which language?")}[decision]
+        return returns(request, decision=decision, guidance=known[0], question=known[1])
+
+    with scripted(by_agent(asker=asker, refinement__evaluator=evaluator)) as model:
+        ran = house_run(trial, model.environment(str(trial.folder / "claude")))
+    if decision == "resolve":
+        assert ran.code == 0, ran.stderr
+        assert "Write it in French." in (trial.session / "resolutions/orch-phase-01-one.oa.md").read_text()
+    else:
+        assert (ran.code, ran.error["code"]) == (3, "ESCALATED"), ran.stderr
+        assert "which language?" in Path(ran.error["escalation"]).read_text()
+
+
+def house_run(house: House, env: dict[str, str], *flags: str) -> Ran:
+    return house.json("campaign", "plan.yaml", *flags, **env)
+
+
+# Rollback
+
+
+def git(folder: Path, *words: str) -> str:
+    env = os.environ | {f"GIT_{w}_{x}": "t" for w in ("AUTHOR", "COMMITTER") for x in ("NAME", "EMAIL")}
+    return subprocess.run(["git", "-C", str(folder), *words], env=env, check=True, capture_output=True, text=True).stdout
+
+
+SPOILER = """
+def work(task, out, call):
+    from pathlib import Path
+    cwd = Path(call.cwd)
+    (cwd / "kept.txt").write_text("spoiled")
+    (cwd / "loose.txt").unlink()
+    (cwd / "new").mkdir()
+    (cwd / "new/file.txt").write_text("new")
+    (cwd / "run.sh").chmod(0o600)
+    (cwd / "secret.env").write_text("gone")
+    (out / "made.json").write_text("1")
+    return Verdict("done")
+"""
+
+
+@pytest.fixture
+def repository(trial: House) -> House:
+    trial.tool("worker", SPOILER)
+    w = trial.workspace
+    git(w, "init", "-q")
+    (w / ".gitattributes").write_text("*.txt text eol=crlf\n")
+    (w / ".gitignore").write_text("secret.env\n")
+    (w / "kept.txt").write_bytes(b"one\ntwo\n")
+    (w / "run.sh").write_text("#!/bin/sh\n")
+    (w / "run.sh").chmod(0o750)
+    git(w, "add", "-A")
+    git(w, "commit", "-qm", "start")
+    (w / "loose.txt").write_bytes(b"never added\r\n")
+    (w / "secret.env").write_text("TOKEN=1")
+    (w / "staged.txt").write_text("staged")
+    git(w, "add", "staged.txt")
+    (w / "empty").mkdir()
+    (w / "link").symlink_to("kept.txt")
+    return trial
+
+
+def state_of(folder: Path) -> dict[str, tuple[int, bytes | str]]:
+    found: dict[str, tuple[int, bytes | str]] = {}
+    for path in sorted(folder.rglob("*")):
+        if ".git" not in path.relative_to(folder).parts and path.name not in ("plan.yaml", "checks.yaml"):
+            content = str(path.readlink()) if path.is_symlink() else (path.read_bytes() if path.is_file() else "")
+            found[str(path.relative_to(folder))] = (path.lstat().st_mode, content)
+    return found
+
+
+def test_a_failed_phase_is_put_back_exactly_and_stays_reachable(repository: House) -> None:
+    w = repository.workspace
+    write(repository, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % ", on_failure: rollback")
+    (w / "checks.yaml").write_text('version: 1\nchecks: {good: {command: "false"}}\n')
+    before = state_of(w), git(w, "status", "--porcelain"), git(w, "rev-parse", "HEAD"), git(w, "stash", "list"), git(w, "branch")
+    ran = campaign(repository)
+    assert ran.code == 3, ran.stderr
+    after = state_of(w), git(w, "status", "--porcelain"), git(w, "rev-parse", "HEAD"), git(w, "stash", "list"), git(w, "branch")
+    assert after == before
+    report = json.loads((repository.session / "phases/phase-01-one/report.json").read_text())
+    ref = report["rolled_back"]["ref"]
+    assert git(w, "show", f"{ref}:kept.txt") == "spoiled"
+    assert git(w, "show", f"{ref}:new/file.txt") == "new"
+    assert ref in Path(ran.error["escalation"]).read_text()
+    assert ref in (repository.session / "execution-report.md").read_text()
+    assert resume(repository).code == 3
+    assert state_of(w) == before[0], "and again"
+    assert len(git(w, "for-each-ref", "refs/strata").splitlines()) == 3, "each failed state has its own"
+
+
+def test_a_phase_that_succeeds_is_not_put_back(repository: House) -> None:
+    write(repository, FIRST % ", on_failure: rollback")
+    assert campaign(repository).code == 0
+    assert (repository.workspace / "kept.txt").read_text() == "spoiled"
+
+
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
+def test_rollback_outside_git_is_refused_before_anything_runs(trial: House, flags: tuple[str, ...]) -> None:
+    write(trial, FIRST % ", on_failure: rollback")
+    ran = campaign(trial, *flags)
+    assert (ran.code, ran.error["code"]) == (1, "NO_REPOSITORY")
+    assert not trial.sessions.exists() or not list(trial.sessions.iterdir())
+
+
+def test_rollback_in_a_fresh_workspace_is_refused_with_its_place(trial: House) -> None:
+    (trial.workspace / "plan.yaml").write_text(
+        "version: 1\nname: trial\nworkspace: session\nphases:\n" + FIRST % ", on_failure: rollback"
+    )
+    ran = campaign(trial)
+    assert ran.error["code"] == "BAD_CONFIG"
+    assert "plan.yaml:5" in ran.error["message"]
