@@ -79,9 +79,10 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     context: list[Path] = []
     reads: list[Path] = [Path(p) for p in call.options.read_dir]
     tries = 0
+    session = ""  # the agent session to go on with, where a heal is cheaper that way
     while True:
         with Try.begin(call, task, step, "heal" if tries else task.kind, agent) as this:
-            work = _judge(this, agent, chosen, _ask(this, agent, context, reads, heal=tries))
+            work = _judge(this, agent, chosen, _ask(this, agent, context, reads, tries, session))
             tries += 1
             heal = healing.can_heal(call, work, tries)
             repair = bool(agent.structured) and work.code in healing.REPAIRABLE
@@ -93,6 +94,7 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
         if not heal:
             return document
         context, reads = [healing.feedback(this, work)], [this.attempt.out]
+        session = healing.worth_continuing(work)
         call.report("healing", {"attempt": tries + 1, "because": work.wrong[:3]})
 
 
@@ -150,7 +152,7 @@ def _definition_checks(call: Call, agent: Agent) -> list[checks.Check]:
     return checks.choose(checks.load(path), list(agent.checks), str(path))
 
 
-def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int) -> ToolResult:
+def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
     call, task, options = this.call, this.task, this.call.options
     prompt = compose(agent.name, task, this.attempt.out, call.cwd, agent.completion, agent.structured)
     system = this.attempt.folder / "system.md"
@@ -176,6 +178,7 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
         flags += ["--extra-context", str(path)]
     if heal:
         flags += ["--current-depth", str(call.depth.current + heal)]
+    flags += ["--resume-id", session] if session and call.driver != "replay" else []
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
     folders = call.grant.folders if call.grant else ()
     given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from lib import files
 from lib.cli import Call
-from lib.contract import ExitCode
+from lib.contract import ExitCode, Json
 from lib.work import Try, Work
 
 SELF_HEAL_MAX = 2
+CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that a fresh start reads less
 # What more of the same cannot mend: repeating it would only spend.
 HOPELESS = frozenset(
     {
@@ -39,6 +40,15 @@ def can_heal(call: Call, work: Work, tries: int) -> bool:
 def must_ask_parent(call: Call, work: Work) -> bool:
     """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
     return bool(call.options.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
+
+
+def worth_continuing(work: Work) -> str:
+    """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
+    sending all of it again costs more than starting over, is not continued."""
+    usage: Json = work.said.get("usage") or {}
+    read = sum(int(usage.get(key) or 0) for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
+    ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
+    return str(work.said.get("agent_session_id") or "") if ended_well and read <= CONTINUE_TOKENS else ""
 
 
 def feedback(done: Try, work: Work) -> Path:

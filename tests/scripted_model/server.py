@@ -57,9 +57,15 @@ class Request:
         return self.body.get("messages", [])
 
     @property
+    def start(self) -> int:
+        """Where the present task begins: in a session that is continued, at the last message that gives an agent a task."""
+        asked = [n for n, m in enumerate(self.messages) if m["role"] == "user" and gives_a_task(m["content"])]
+        return asked[-1] if asked else 0
+
+    @property
     def turn(self) -> int:
-        """0 for the first answer; a later prompt in a resumed session goes on counting."""
-        return sum(m["role"] == "assistant" for m in self.messages)
+        """0 for the first answer to the present task; where tasks are given in other words, the count goes on."""
+        return sum(m["role"] == "assistant" for m in self.messages[self.start :])
 
     @property
     def system(self) -> str:
@@ -67,7 +73,7 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        return flatten(next((m["content"] for m in self.messages if m["role"] == "user"), ""))
+        return flatten(next((m["content"] for m in self.messages[self.start :] if m["role"] == "user"), ""))
 
     @property
     def last(self) -> str:
@@ -76,7 +82,7 @@ class Request:
     @property
     def heard(self) -> str:
         """All that came back since the prompt: tool results, and what the CLI adds to them."""
-        return "\n".join(flatten(m["content"]) for m in self.messages[1:] if m["role"] == "user")
+        return "\n".join(flatten(m["content"]) for m in self.messages[self.start + 1 :] if m["role"] == "user")
 
     @property
     def tools(self) -> list[str]:
@@ -88,6 +94,13 @@ class Request:
         if not found:
             raise KeyError(f"the prompt names no path for {name!r}:\n{self.prompt}")
         return found.group(1)
+
+
+def gives_a_task(content: Any) -> bool:
+    """Whether a message is a prompt of ours (`/agent ACTION …`), not what a tool gave back."""
+    if isinstance(content, list) and any(block.get("type") == "tool_result" for block in content):
+        return False
+    return re.search(r"^/[a-z][a-z0-9-]*( |$)", flatten(content), re.M) is not None
 
 
 def flatten(content: Any) -> str:

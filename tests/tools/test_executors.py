@@ -94,6 +94,17 @@ def test_self_heal_tells_the_next_attempt_exactly_what_was_wrong_and_counts_dept
     assert outcome(house, 2)["kind"] == "heal"
     assert (outcome(house, 1)["depth"], outcome(house, 2)["depth"]) == (1, 2)
     assert "output report (report.md): empty" in scripted.requests[-1].prompt
+    assert outcome(house, 1)["agent_session_id"] == outcome(house, 2)["agent_session_id"], "it goes on where it was"
+    assert scripted.requests[-1].start > 0, "and has what it read before"
+
+
+def test_a_session_that_has_grown_long_is_not_continued(house: House, model) -> None:
+    path = house.folder / "core/lib/healing.py"
+    path.write_text(path.read_text().replace("CONTINUE_TOKENS = 200_000", "CONTINUE_TOKENS = 1"))
+    house.agent("trial", **OUTPUT)
+    model(lambda r: writes("" if "did not pass" not in r.prompt else "# good")(r))
+    assert house.json("agent", "trial", "--self-heal", "--max-depth", "3").code == 0
+    assert outcome(house, 1)["agent_session_id"] != outcome(house, 2)["agent_session_id"]
 
 
 def test_healing_ends_after_two_and_asks_the_parent_with_a_document(house: House, model) -> None:
