@@ -45,8 +45,9 @@ def must_ask_parent(call: Call, work: Work) -> bool:
 def worth_continuing(work: Work) -> str:
     """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
     sending all of it again costs more than starting over, is not continued."""
-    usage: Json = work.said.get("usage") or {}
-    read = sum(int(usage.get(key) or 0) for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
+    usage: Json = work.said.get("usage") or {}  # by model
+    counted = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    read = sum(int(model.get(key) or 0) for model in usage.values() for key in counted)
     ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
     return str(work.said.get("agent_session_id") or "") if ended_well and read <= CONTINUE_TOKENS else ""
 
