@@ -31,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--list", action="store_true", help="the campaigns there are, newest first")
+    add("--budget", metavar="LIMITS", help="usd=20,tokens=2e6,agents=60,wall_seconds=7200: any of them, over the plan's own")
     add("--approve", metavar="PHASE", nargs="?", const=approvals.EVERY, help="say yes to what waits (or only to this phase)")
     add("--reject", metavar="WHY", help="say no to what waits, or give up on what was escalated")
     add("--resolution", metavar="FILE", help="a person's answer to an escalation; - reads it from stdin")

@@ -24,6 +24,7 @@ from lib.drivers import Answer, Request, record
 from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
+from lib.ledger import Ledger
 from lib.snapshot import Snapshot
 
 TOOL = Tool(
@@ -74,12 +75,17 @@ def main(call: Call) -> Json:
         call.report("depth-warning", "this is the last level: the agent cannot start another, and cannot be healed")
     ordinal = len(call.session.ended(step)) + 1
     attempt = given_attempt(call) or call.session.new_attempt(step)
+    ledger = Ledger(call.session.folder)
+    room = ledger.reserve(step, call.options.name, call.session.relative(attempt.folder), call.options.max_budget_usd)
+    call.options.max_budget_usd = room.cap_usd
     request = make_request(call, attempt, prompt, system_prompt, schema, tools)
     files.write_atomic(attempt.folder / "prompt.md", prompt)
     files.write_atomic(attempt.folder / "system.md", system_prompt)
     roots = watched(request)
     before = Snapshot(roots, exclude=(call.session.folder,))
     answer = ask(call, request, step, ordinal, roots)
+    for near in ledger.settle(room, answer.cost_usd, answer.tokens, answer.cost_source):
+        call.report("budget-warning", near)
     changes = before.changes()
     meta = record.describe(request, answer, changes)
     if call.driver == "record":

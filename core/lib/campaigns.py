@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import approvals, checkpoints, fanout, files, people, refinements, report
+from lib import approvals, checkpoints, fanout, files, ledger, people, refinements, report
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError
 from lib.phases import UNFINISHED
@@ -35,6 +35,14 @@ def prepare(call: Call, plan: Plan, plan_text: str) -> Path:
             if not target.exists():
                 files.write_atomic(target, text)
         call.cwd = workspace
+    given = ledger.read_budget(call.options.budget) if call.options.budget else {}
+    known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
+    limits = {p.folder: p.budget for p in plan.phases if p.budget}
+    whole = plan.budget | known.get(ledger.RAISED, {}) | given
+    raised = known.get(ledger.RAISED, {}) | given
+    if whole or limits:
+        files.write_json(folder / "budget.json", {**limits, ledger.WHOLE: whole, ledger.RAISED: raised})
+    ledger.Ledger(folder).begin_run()
     effective = folder / "effective-config.json"
     settings = {"driver": call.driver, "cwd": str(call.cwd), "max_depth": call.depth.maximum, "model": call.options.model}
     files.write_json(effective, {"plan": plan.document(), "settings": settings})
@@ -230,6 +238,9 @@ class Campaign:
             return f"uv run core/campaign.py config/plans/{self.plan.name}.yaml --driver live   (the same with real agents)"
         return f"less {shlex.quote(str(self.call.session.folder / 'execution-report.md'))}"
 
+    def more_budget(self, error: Json) -> str:
+        return f"{self.resume_command()} --budget {error.get('limit', 'usd')}=MORE"
+
     def resume_command(self) -> str:
         return f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
 
@@ -257,6 +268,9 @@ class Campaign:
             name = next((n for n, c in codes.items() if c == grave), None)
             if name and grave != ExitCode.NEEDS_ESCALATION and "waiting" not in self.results[name].document:
                 return grave, self.results[name].error
+        spent = next((r for r in bad.values() if (r.error or {}).get("code") == "BUDGET_EXCEEDED"), None)
+        if spent:
+            return ExitCode.NEEDS_ESCALATION, {**(spent.error or {}), "hint": self.more_budget(spent.error or {})}
         rejected = next((r for r in bad.values() if r.document.get("status") == "rejected"), None)
         if rejected:
             return ExitCode.FAILURE, rejected.error

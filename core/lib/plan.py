@@ -45,6 +45,7 @@ class Phase:
     scope: tuple[str, ...] = ()
     rollback: bool = False
     checkpoint: Checkpoint | None = None
+    budget: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Plan:
     checks_file: str = ""
     max_parallel: int = 1
     max_depth: int = 3
+    budget: dict[str, float] = field(default_factory=dict[str, float])
 
     def document(self) -> Json:
         return asdict(self)

@@ -61,6 +61,7 @@ class _Reader:
             checks_file=self._checks_file(),
             max_parallel=self.data.get("max_parallel", 1),
             max_depth=self.data.get("max_depth", DEFAULT_MAX_DEPTH[4]),
+            budget=self.data.get("budget", {}),
         )
 
     def _checks_file(self) -> str:
@@ -110,6 +111,7 @@ class _Reader:
             scope=tuple(spec["verify"].get("scope", ())),
             rollback=self._rollback(at, spec),
             checkpoint=self._checkpoint(at, spec),
+            budget=spec.get("budget", {}),
         )
 
     def _rollback(self, at: list[Any], spec: Json) -> bool:

@@ -60,6 +60,12 @@ class Answer:
     duration_seconds: float = 0.0
     denials: list[Json] = field(default_factory=list[Json])
 
+    @property
+    def tokens(self) -> int:
+        """All that were read or written, by every model that took part."""
+        counted = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        return sum(int(model.get(key) or 0) for model in self.usage.values() for key in counted)
+
     def document(self) -> Json:
         return {
             "exit_code": int(self.exit_code),
