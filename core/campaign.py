@@ -9,9 +9,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from lib import approvals, campaigns, checkpoints, cli, depth, forecast, people, phases, plan, plan_file, trees
+from lib import (
+    approvals,
+    background,
+    campaigns,
+    checkpoints,
+    cli,
+    depth,
+    forecast,
+    people,
+    phases,
+    plan,
+    plan_file,
+    session,
+    trees,
+)
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Json, usage
@@ -31,6 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--list", action="store_true", help="the campaigns there are, newest first")
+    add("--detach", action="store_true", help="run in the background; prints how to watch and how to stop it")
+    add("--stop", metavar="SESSION", help="end a run that works in this session; it can be resumed")
     add("--budget", metavar="LIMITS", help="usd=20,tokens=2e6,agents=60,wall_seconds=7200: any of them, over the plan's own")
     add("--approve", metavar="PHASE", nargs="?", const=approvals.EVERY, help="say yes to what waits (or only to this phase)")
     add("--reject", metavar="WHY", help="say no to what waits, or give up on what was escalated")
@@ -42,11 +59,16 @@ def main(call: Call) -> Json:
     base = Path(call.options.session_base).absolute() if call.options.session_base else HOUSE / "sessions"
     if call.options.list:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": campaigns.listing(base)}
+    if call.options.stop:
+        return background.stop(campaigns.find_session(call.options.stop, base))
     chosen, text = read_plan(call, base)
     settle(call, chosen)
     if call.options.dry_run:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **forecast.of(chosen, base)}
     call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
+    if call.options.detach:
+        folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, chosen.name)
+        return background.detach("campaign", sys.argv[1:], folder)
     call.open_session(chosen.name, chosen.name)
     campaign = hear(call, Campaign(call, chosen, campaigns.prepare(call, chosen, text)))
     if call.options.reject is not None and campaigns.escalated(call.session.folder):

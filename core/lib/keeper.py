@@ -36,6 +36,10 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def stop_being_subreaper() -> None:
+    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
 def die_with_parent(number: int = signal.SIGTERM) -> None:
     """Belongs to the thread that started this process. Linux only; elsewhere a no-op."""
     _prctl(_PR_SET_PDEATHSIG, number)

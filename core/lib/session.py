@@ -14,6 +14,7 @@ from lib import files, process
 from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 
 SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
+LOCK_NAME = ".lock"
 
 
 def now() -> str:
@@ -144,7 +145,7 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
             raise StrataError("NO_SESSION", f"{SESSION_VARIABLE} names {inherited}, which is not a folder")
     else:
         base = Path(session_base).resolve() if session_base else HOUSE / "sessions"
-        folder = _new_folder(base, topic)
+        folder = new_folder(base, topic)
     inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
     lock = None if inner else _lock(folder)
     if lock is not None:
@@ -165,7 +166,7 @@ def _make(folder: Path) -> None:
         ) from None
 
 
-def _new_folder(base: Path, topic: str) -> Path:
+def new_folder(base: Path, topic: str) -> Path:
     name = f"{datetime.now().strftime('%Y%m%d-%H%M')}-{files.slug(topic, 'run')}"
     _make(base)
     for number in range(1, 10_000):
@@ -183,7 +184,7 @@ def _new_folder(base: Path, topic: str) -> Path:
 def _lock(folder: Path) -> int:
     """One writer. The kernel lets go of the lock when the process ends, however it ends."""
     try:
-        descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StrataError("SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions") from None
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from scripted_model.server import by_agent, scripted
 from skeletons.scripts import returns
-from support import WORKER, House, Ran, log, plan
+from support import WORKER, House, Ran, log, plan, wait_for, with_marker
 
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
 
@@ -290,3 +290,33 @@ def test_rollback_in_a_fresh_workspace_is_refused_with_its_place(trial: House) -
     ran = campaign(trial)
     assert ran.error["code"] == "BAD_CONFIG"
     assert "plan.yaml:5" in ran.error["message"]
+
+
+# In the background
+
+WAITER = """
+def work(task, out, call):
+    import time
+    (call.cwd / "started").write_text("x")
+    while not (call.cwd / "go").exists():
+        time.sleep(0.02)
+    (out / "made.json").write_text("1")
+    return Verdict("done")
+"""
+
+
+def test_a_detached_run_goes_on_alone_and_is_stopped_and_resumed(trial: House) -> None:
+    trial.tool("worker", WAITER)
+    write(trial, FIRST % "")
+    ran = campaign(trial, "--detach")
+    assert ran.code == 0, ran.stderr
+    assert ".live-report" in ran.document["watch"] and "--stop" in ran.document["stop"]
+    wait_for((trial.workspace / "started").exists)
+    stopped = trial.json("campaign", "--stop", ran.document["session_dir"])
+    assert stopped.code == 0, stopped.stderr
+    assert not with_marker(str(trial.folder / "core")), "all of it has ended"
+    again = trial.json("campaign", "--stop", ran.document["session_dir"])
+    assert again.error["code"] == "NOT_RUNNING"
+    (trial.workspace / "go").write_text("x")
+    ran = resume(trial)
+    assert ran.code == 0, ran.stderr

@@ -1,0 +1,90 @@
+"""A run that outlives the terminal, and how to end it from another one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lib import keeper, process, session
+from lib.contract import CORE, Json, StrataError
+
+STOP_SECONDS = 120.0
+# Ours end with us; this one is started by a process that ends at once, so that it is nobody's of ours.
+_APART = (
+    "import subprocess, sys\n"
+    "with open(sys.argv[1], 'ab') as out, open(sys.argv[2], 'ab') as err:\n"
+    "    child = subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)\n"
+    "print(child.pid)\n"
+)
+
+
+def detach(tool: str, arguments: list[str], folder: Path) -> Json:
+    """Starts the same command again, apart from this process, in a session folder that is known from now on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [w for w in arguments if w != "--detach"]
+    if "--session-dir" not in words and "--resume" not in words:
+        words += ["--session-dir", str(folder)]
+    argv = [sys.executable, str(CORE / f"{tool}.py"), *words]
+    out, err = folder / "detached.out", folder / "detached.log"
+    keeper.stop_being_subreaper()
+    env = {k: v for k, v in os.environ.items() if k not in (keeper.LEASE_VARIABLE, process.LOCK_VARIABLE)}
+    done = subprocess.run(
+        [sys.executable, "-c", _APART, str(out), str(err), *argv], env=env, capture_output=True, text=True, check=True
+    )
+    pid = int(done.stdout)
+    name = shlex.quote(str(folder))
+    return {
+        "tool": tool,
+        "status": "success",
+        "exit_code": 0,
+        "detached": True,
+        "pid": pid,
+        "session_dir": str(folder),
+        "watch": f"tail -f {name}/.live-report",
+        "stop": f"uv run core/{tool}.py --stop {name}",
+        "next": f"tail -f {name}/.live-report",
+    }
+
+
+def stop(folder: Path) -> Json:
+    """Asks the run that works in a session to end, and waits until it has. What it did stays; it can be resumed."""
+    owner = _owner(folder)
+    if owner is None:
+        raise StrataError("NOT_RUNNING", f"nothing is running in {folder}", f"uv run core/campaign.py --resume {folder}")
+    keeper.send(owner, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while _owner(folder) is not None:
+        if time.monotonic() > deadline:
+            raise StrataError("NOT_STOPPED", f"the run (pid {owner}) has not ended after {STOP_SECONDS:g} s", f"kill -9 {owner}")
+        time.sleep(0.1)
+    command = f"uv run core/campaign.py --resume {shlex.quote(str(folder))}"
+    return {
+        "tool": "campaign",
+        "status": "success",
+        "exit_code": 0,
+        "stopped": owner,
+        "session_dir": str(folder),
+        "next": command,
+    }
+
+
+def _owner(folder: Path) -> int | None:
+    """The process that holds the session's lock. The number in the file means nothing without the lock."""
+    try:
+        descriptor = os.open(folder / session.LOCK_NAME, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        text = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(descriptor)
