@@ -25,11 +25,10 @@ from lib import (
     plan,
     plan_file,
     session,
-    trees,
 )
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
-from lib.contract import HOUSE, Json, usage
+from lib.contract import HOUSE, Json, command, usage
 from lib.plan import Plan
 
 TOOL = Tool(
@@ -61,74 +60,68 @@ def main(call: Call) -> Json:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": campaigns.listing(base)}
     if call.options.stop:
         return background.stop(campaigns.find_session(call.options.stop, base))
-    chosen, text = read_plan(call, base)
-    settle(call, chosen)
+    chosen, path, text = read_plan(call, base)
+    phases.settle(call, chosen, 4)
+    said = hear(call)
     if call.options.dry_run:
-        return {"tool": "campaign", "status": "success", "exit_code": 0, "plan": chosen.name, **forecast.of(chosen, base)}
+        return {
+            "tool": "campaign",
+            "status": "success",
+            "exit_code": 0,
+            "plan": chosen.name,
+            **forecast.of(chosen, base, call.cwd),
+        }
     call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
     if call.options.detach:
         folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, chosen.name)
         return background.detach("campaign", sys.argv[1:], folder)
     call.open_session(chosen.name, chosen.name)
-    campaign = hear(call, Campaign(call, chosen, campaigns.prepare(call, chosen, text)))
+    campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said)
     if call.options.reject is not None and campaigns.escalated(call.session.folder):
         return campaign.give_up(call.options.reject)
+    if call.options.resolution:
+        text = cli.read_text(call.options.resolution, "--resolution")
+        campaign.resolutions = [people.keep_resolution(call.session.folder, text)]
     return campaign.go()
 
 
-def hear(call: Call, campaign: Campaign) -> Campaign:
-    """What a person decided on the command line."""
-    options = call.options
-    if (options.approve or options.reject is not None or options.resolution) and not options.resume:
-        usage("--approve, --reject and --resolution answer a campaign that waits", "add --resume SESSION")
-    campaign.said = approvals.Said(options.approve, options.reject, cli.keyword(options.answer, "--answer"))
-    if options.resolution:
-        text = cli.read_text(options.resolution, "--resolution")
-        if not text.strip():
-            usage("the resolution is empty")
-        campaign.resolutions = [people.keep_resolution(call.session.folder, text)]
-    return campaign
-
-
-def read_plan(call: Call, base: Path) -> tuple[Plan, str]:
+def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
     """The plan given, or, on resume, the session's own; a plan given with --resume replaces it."""
     options = call.options
     if not options.plan and not options.resume:
-        usage("which plan?", "uv run core/campaign.py config/plans/quickstart.yaml")
-    if options.resume:
-        session = campaigns.find_session(options.resume, base)
-        options.session_dir = str(session)
-        reached = checkpoints.read(session)
-        if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
-            options.current_depth = max(options.current_depth or 0, reached["depth_used"])
-        if not options.plan:
-            effective = campaigns.read_effective(session)
-            settings = effective["settings"]
-            options.model = options.model or settings["model"]
-            call.driver = options.driver or settings["driver"]
-            call.cwd = Path(options.cwd).resolve() if options.cwd else Path(settings["cwd"])
-            return plan.read(effective["plan"]), (session / "plan.yaml").read_text(encoding="utf-8")
-    chosen = plan_file.load(options.plan)
-    return chosen, plan_file.find(options.plan).read_text(encoding="utf-8")
+        usage("which plan?", f"{command('campaign')} {HOUSE / 'config/plans/quickstart.yaml'}")
+    if not options.resume:
+        file = plan_file.find(options.plan)
+        return plan_file.load(options.plan), file, file.read_text(encoding="utf-8")
+    folder = campaigns.find_session(options.resume, base)
+    options.session_dir = str(folder)
+    reached = checkpoints.read(folder)
+    if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
+        options.current_depth = max(options.current_depth or 0, reached["depth_used"])
+    effective = campaigns.read_effective(folder)
+    campaigns.restore(call, effective["settings"])
+    if not options.plan:
+        text = (folder / "plan.yaml").read_text(encoding="utf-8")
+        return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text
+    file = plan_file.find(options.plan)
+    return campaigns.keep_folders(plan_file.load(options.plan), folder), file, file.read_text(encoding="utf-8")
 
 
-def settle(call: Call, chosen: Plan) -> None:
-    """What the plan says, where the command line says nothing."""
+def hear(call: Call) -> approvals.Said:
+    """What a person decided on the command line, held against what is waiting, before anything runs."""
     options = call.options
-    if chosen.driver and not options.driver and not options.resume:
-        call.driver = chosen.driver
-    if call.driver == "replay" and not options.fixtures:
-        options.fixtures = chosen.fixtures or None
-    if chosen.workspace not in ("session", ".") and not options.cwd and not options.resume:
-        call.cwd = Path(chosen.workspace).resolve()
-        if not call.cwd.is_dir():
-            usage(f"the workspace {chosen.workspace} is not there", "stand where it is, or give --cwd")
-    for phase in chosen.phases:
-        if phase.rollback:
-            trees.require_repository(call.cwd, f"the phase {phase.name}")
-    call.depth = depth.from_environment(
-        4, options.current_depth, chosen.max_depth if options.max_depth is None else options.max_depth
-    )
+    spoke = options.approve is not None or options.reject is not None or options.resolution
+    if spoke and not options.resume:
+        usage("--approve, --reject and --resolution answer a campaign that waits", "add --resume SESSION")
+    if options.resolution and options.resolution != "-" and not cli.read_text(options.resolution, "--resolution").strip():
+        usage("the resolution is empty")
+    if not options.resume:
+        return approvals.Said()
+    folder = Path(options.session_dir)
+    waited = campaigns.waited(folder)
+    if options.reject is not None and not waited and not campaigns.escalated(folder):
+        usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
+    return approvals.hear(waited, options.approve, options.reject, cli.keyword(options.answer, "--answer"))
 
 
 if __name__ == "__main__":

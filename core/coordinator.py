@@ -35,8 +35,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     chosen = read_plan(call.options.plan)
     phase = choose(chosen, call.options.phase)
+    handed_down = call.options.plan.endswith(".json")
+    if not handed_down:
+        phases.settle(call, chosen, 3)
     call.depth.require(2 if call.depth.current == 0 else 1)
     call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
+    if not handed_down:
+        phases.furnish(call, chosen)
     return phases.run(call, chosen, phase)
 
 

@@ -25,7 +25,7 @@ from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
 from lib.ledger import Ledger
-from lib.snapshot import Snapshot
+from lib.snapshot import IGNORED, Snapshot
 
 TOOL = Tool(
     "spawn",
@@ -290,7 +290,7 @@ async def converse(talk: Conversation) -> None:
             system_prompt=cast(Any, {"type": "file", "path": str(system_file)}) if request.system_prompt else None,
             tools=sorted({grant.tool_name(t) for t in request.tools}),
             allowed_tools=allow_rules(request),
-            disallowed_tools=list(request.disallowed_tools),
+            disallowed_tools=[*request.disallowed_tools, *never_written(request)],
             permission_mode=cast(Any, request.permission_mode),
             cwd=request.cwd,
             add_dirs=[*request.read_dirs, *(d for d in request.write_dirs if d != request.cwd)],
@@ -341,6 +341,11 @@ def kept_cli(folder: Path, package: Path) -> Path:
     script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return script
+
+
+def never_written(request: Request) -> list[str]:
+    """Folders that hold what others run: a file tool has no business there, whatever else it may write."""
+    return [f"Edit(/{request.cwd}/**/{name}/**)" for name in sorted(IGNORED)]
 
 
 def allow_rules(request: Request) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -58,6 +59,13 @@ class House:
         self.workspace.mkdir()
         self.env = clean_environment(CLAUDE_CONFIG_DIR=str(folder / "claude"), TMPDIR=str(folder / "tmp"))
         (folder / "tmp").mkdir()
+
+    @staticmethod
+    def at(house: House, workspace: Path) -> House:
+        """The same house, standing elsewhere."""
+        other = copy.copy(house)
+        other.workspace = workspace
+        return other
 
     def argv(self, tool: str, *args: str) -> list[str]:
         return [sys.executable, str(self.folder / "core" / f"{tool}.py"), *args]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lib import files, schemas
+from lib import files, outputs, schemas
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.plan import Phase, Plan
 from lib.session import now
@@ -38,6 +38,7 @@ class Asked:
             "question": self.question,
             "show": list(self.show),
             "answer_schema": self.answer_schema,
+            "digest": self.digest,
         }
 
 
@@ -50,27 +51,22 @@ class Approvals:
     def asked(self, phase: Phase) -> Asked:
         checkpoint = phase.checkpoint
         assert checkpoint
-        shown = [p for text in checkpoint.show if (p := self._shown(text))]
+        shown = [p for text in checkpoint.show if (p := outputs.of(self.session, self.plan, text))]
         default = f"{'Start' if checkpoint.at == 'before' else 'Accept'} the phase {phase.name}?"
-        content = {str(p.relative_to(self.session)): files.fingerprint(p) for p in shown}
-        about: list[Any] = [phase.name, checkpoint.at, checkpoint.question, checkpoint.answer_schema, content]
-        if checkpoint.at == "before":
-            about.append([[r.orchestrator, r.params, r.modifier] for r in phase.runs])
-        return Asked(
-            phase.name,
-            checkpoint.at,
-            checkpoint.question or default,
-            tuple(content),
-            checkpoint.answer_schema,
-            files.digest(about),
-        )
+        content = {outputs.place(self.session, p): files.fingerprint(p) for p in shown}
+        about = asdict(phase) if checkpoint.at == "before" else self._work(phase)
+        digest = files.digest([checkpoint.question, checkpoint.answer_schema, content, about])
+        return Asked(phase.name, checkpoint.at, checkpoint.question or default, tuple(content), checkpoint.answer_schema, digest)
 
-    def _shown(self, text: str) -> Path | None:
-        phase, run, output = text.split(".")
-        manifest = self.session / "phases" / self.plan.phase(phase).folder / run / "manifest.json"
-        stages: list[Json] = files.read_json(manifest)["stages"] if manifest.exists() else []
-        found = [s["outputs"][output] for s in stages if output in s.get("outputs", {})]
-        return self.session / found[-1] if found else None
+    def _work(self, phase: Phase) -> list[Any]:
+        """What a phase has come to: everything its finished steps produced or changed."""
+        found: list[Any] = []
+        for path in sorted((self.session / "phases" / phase.folder).glob("**/attempt-*/outcome.json")):
+            outcome = files.read_json(path)
+            if outcome.get("verdict") in ("done", "needs_revision") and "judged" not in outcome:
+                entries: list[Json] = [*outcome.get("outputs", []), *(outcome.get("artifacts") or [])]
+                found.append([[e.get("in") or e.get("root"), e["path"], e.get("sha256", "")] for e in entries])
+        return found
 
     def decision(self, asked: Asked) -> Json | None:
         """What was decided about exactly this."""
@@ -79,13 +75,7 @@ class Approvals:
         return known if known.get("digest") == asked.digest else None
 
     def record(self, asked: Asked, decision: str, why: str, answer: Any) -> Json:
-        known: Json = {
-            **asked.document(),
-            "decision": decision,
-            "why": why,
-            **signature(),
-            "digest": asked.digest,
-        }
+        known: Json = {**asked.document(), "decision": decision, "why": why, **signature()}
         path = self._file(asked.phase, asked.at)
         if path.exists():  # an earlier decision was about something else, and stays on record
             path.replace(path.with_name(f"{path.stem}.{now().replace(':', '')}.json"))
@@ -104,34 +94,54 @@ class Approvals:
 
 def signature() -> Json:
     """Who decides, and when."""
-    return {"by": os.environ.get("STRATA_USER") or getpass.getuser(), "when": now()}
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"uid {os.getuid()}"  # a user without a name, as in some containers
+    return {"by": os.environ.get("STRATA_USER") or name, "when": now()}
+
+
+Decision = tuple[str, str, Any]  # approve or reject, why, and the answer
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the command line decides."""
+    """What the command line decides, about exactly what was waiting when the last run ended."""
 
-    approve: str | None = None  # a phase, or every one that waits
-    reject: str | None = None
-    answers: dict[str, str] | None = None
+    decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])  # by the digest of what was asked
 
-    def about(self, asked: Asked) -> tuple[str, str, Any] | None:
-        """The decision on what is asked, its reason and its answer; None when nothing was said about it."""
-        text = (self.answers or {}).get(asked.phase)
-        if self.reject is not None:
-            return "reject", self.reject, None
-        if text is not None:
-            return "approve", "", _answer(asked, text)
-        if self.approve in (EVERY, asked.phase):
+    def about(self, asked: Asked) -> Decision | None:
+        return self.decisions.get(asked.digest)
+
+
+def hear(waited: list[Json], approve: str | None, reject: str | None, answers: dict[str, str]) -> Said:
+    """Holds what is said against what is waiting, before anything runs."""
+    waiting = {
+        w["phase"]: Asked(w["phase"], w["at"], w["question"], tuple(w["show"]), w["answer_schema"], w["digest"]) for w in waited
+    }
+    if approve not in (None, EVERY) and approve not in waiting:
+        usage(f"--approve {approve}: that phase waits for nothing", f"waiting: {', '.join(waiting) or 'nothing'}")
+    if approve is not None and not waiting:
+        usage("--approve: nothing waits for an approval", "an escalation is answered with --resolution FILE or --reject WHY")
+    decisions: dict[str, Decision] = {}
+    for asked in waiting.values():
+        if reject is not None:
+            decisions[asked.digest] = ("reject", reject, None)
+        elif asked.phase in answers:
+            decisions[asked.digest] = ("approve", "", read_answer(asked, answers[asked.phase]))
+        elif approve in (EVERY, asked.phase):
             if asked.answer_schema:
                 hint = f"--answer {asked.phase}=@FILE, JSON of the schema {asked.answer_schema}"
                 raise StrataError("ANSWER_NEEDED", f"{asked.question}: an answer is needed, not only an approval", hint)
-            return "approve", "", None
-        return None
+            decisions[asked.digest] = ("approve", "", None)
+    return Said(decisions)
 
 
-def _answer(asked: Asked, text: str) -> Any:
-    raw = Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
+def read_answer(asked: Asked, text: str) -> Any:
+    try:
+        raw = Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
+    except OSError as error:
+        raise StrataError("FILE_UNREADABLE", f"{text[1:]}: {error.strerror}", "check the path") from None
     if not asked.answer_schema:
         return raw
     try:

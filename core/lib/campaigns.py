@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lib import approvals, checkpoints, fanout, files, ledger, people, refinements, report
+from lib import approvals, checkpoints, fanout, files, ledger, people, phases, refinements, report
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json, StrataError
-from lib.phases import UNFINISHED
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, command
 from lib.plan import Phase, Plan
 from lib.process import ToolResult
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
-from lib.verification import GRADES
+from lib.verification import worst
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 
 
-def prepare(call: Call, plan: Plan, plan_text: str) -> Path:
+def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
     """What was asked and what it resolved to, on disk before anything runs. Returns what is handed down."""
     folder = call.session.folder
     if not (folder / "plan.yaml").exists() or (folder / "plan.yaml").read_text(encoding="utf-8") != plan_text:
         files.write_atomic(folder / "plan.yaml", plan_text)
-    if plan.workspace == "session":
-        workspace = folder / "workspace"
-        workspace.mkdir(exist_ok=True)
-        for name, text in plan.files.items():
-            target = files.inside(workspace, name, "a file of the plan")
-            if not target.exists():
-                files.write_atomic(target, text)
-        call.cwd = workspace
+    phases.furnish(call, plan)
     given = ledger.read_budget(call.options.budget) if call.options.budget else {}
     known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
     limits = {p.folder: p.budget for p in plan.phases if p.budget}
@@ -44,9 +37,47 @@ def prepare(call: Call, plan: Plan, plan_text: str) -> Path:
         files.write_json(folder / "budget.json", {**limits, ledger.WHOLE: whole, ledger.RAISED: raised})
     ledger.Ledger(folder).begin_run()
     effective = folder / "effective-config.json"
-    settings = {"driver": call.driver, "cwd": str(call.cwd), "max_depth": call.depth.maximum, "model": call.options.model}
+    settings: Json = {
+        "driver": call.driver,
+        "cwd": str(call.cwd),
+        "max_depth": call.depth.maximum,
+        "plan_file": str(plan_path),
+        **{name: getattr(call.options, name) for name in KEPT},
+    }
+    if settings["fixtures"]:
+        settings["fixtures"] = str(Path(settings["fixtures"]).absolute())
     files.write_json(effective, {"plan": plan.document(), "settings": settings})
     return effective
+
+
+KEPT = ("model", "fixtures", "inherit_settings", "accept_drift")  # flags a resume need not repeat
+
+
+def restore(call: Call, settings: Json) -> None:
+    """A resumed session goes on as it was started; the command line may say otherwise, an edited plan may not."""
+    options = call.options
+    for name in KEPT:
+        setattr(options, name, getattr(options, name) or settings.get(name))
+    if options.max_depth is None:
+        options.max_depth = settings["max_depth"]
+    call.driver = options.driver or settings["driver"]
+    call.cwd = Path(options.cwd).resolve() if options.cwd else Path(settings["cwd"])
+    if not call.cwd.is_dir():
+        raise StrataError("NO_WORKSPACE", f"the workspace {call.cwd} is gone", "bring it back, or say with --cwd where it is now")
+
+
+def keep_folders(plan: Plan, session: Path) -> Plan:
+    """A plan that was edited keeps the folders its phases have; new phases get numbers of their own."""
+    known = {p.name.split("-", 2)[2]: p.name for p in (session / "phases").glob("phase-*-*")}
+    number = max((int(name.split("-")[1]) for name in known.values()), default=0)
+    kept: list[Phase] = []
+    for phase in plan.phases:
+        if phase.name not in known and number:
+            number += 1
+            kept.append(replace(phase, folder=f"phase-{number:02d}-{phase.name}"))
+        else:
+            kept.append(replace(phase, folder=known.get(phase.name, phase.folder)))
+    return replace(plan, phases=tuple(kept))
 
 
 @dataclass
@@ -54,7 +85,7 @@ class Campaign:
     call: Call
     plan: Plan
     effective: Path
-    started_at: str = field(default_factory=now)
+    started_at: str = ""
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     said: approvals.Said = field(default_factory=approvals.Said)
     resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
@@ -64,12 +95,24 @@ class Campaign:
     def approvals(self) -> approvals.Approvals:
         return approvals.Approvals(self.call.session.folder, self.plan)
 
+    @property
+    def source(self) -> str:
+        """Where the plan came from, as the user may name it."""
+        path = Path(files.read_json(self.effective)["settings"]["plan_file"])
+        return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
     def go(self) -> Json:
         """Phases by dependency. At a terminal a person may answer what could not be resolved, and it goes on at once."""
+        earlier = files.read_json(p) if (p := self.call.session.folder / "manifest.json").exists() else {}
+        self.started_at = earlier.get("started_at") or now()
         self.state("INIT")
-        self.checkpoint()
+        if not checkpoints.newest(self.call.session.folder):
+            self.checkpoint()
         while True:
-            self.walk()
+            try:
+                self.walk()
+            except Interrupted as stop:
+                return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
             code, error = self.verdict()
             unresolved = (error or {}).get("escalation")
             resolution = people.resolve(Path(unresolved), self.call.session.folder) if unresolved else None
@@ -102,8 +145,11 @@ class Campaign:
         reply = self.coordinate(phase)
         if reply.exit_code in DONE:
             return self.settle(phase, self.ask(phase, "after") or reply)
-        if phase.rollback and reply.exit_code not in UNFINISHED:
-            self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
+        if phase.rollback and reply.exit_code not in phases.UNFINISHED:
+            back = self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
+            if back.exit_code != ExitCode.SUCCESS:  # a promise that was not kept is said where the failure is
+                error = {**(reply.error or {}), "rollback_failed": (back.error or {}).get("message", "")}
+                reply = ToolResult(reply.exit_code, reply.document | {"error": error})
         return self.settle(phase, reply)
 
     def coordinate(self, phase: Phase) -> ToolResult:
@@ -119,11 +165,11 @@ class Campaign:
             again += 1
             step = Step(phase.folder, "campaign", "01-evaluate", round=again)
             answered = refinements.answer(self.call, reply, step, f"coord-{phase.folder}-{again}")
-            if not answered:
-                return reply
-            if not refinements.request_of(self.call, reply):
+            if not answered.resolution:
+                return answered.stopped or refinements.with_question(reply, answered.question)
+            if not answered.judged:
                 again = MAX_RERUNS  # nobody said what would help: once more, and no oftener
-            resolutions = [answered]
+            resolutions = [answered.resolution]
 
     def flags(self, phase: Phase, resolutions: list[Path]) -> list[str]:
         flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else [])]
@@ -150,15 +196,19 @@ class Campaign:
             asked = self.approvals.asked(phase)
             decided = self.approvals.decision(asked)
             said = self.said.about(asked) or (None if decided else people.decide(asked, self.call.session.folder))
-            if said and not decided:
+            if said and (not decided or decided["decision"] != said[0]):
                 decided = self.approvals.record(asked, *said)
                 self.call.event(f"{self.plan.name}.{phase.name}", f"{decided['decision']}d", f"by {decided['by']}")
         if not decided:
             return ToolResult(ExitCode.HUMAN_INPUT, approvals.waiting(asked, self.resume_command()))
         if decided["decision"] == "approve":
             return None
-        error = {"code": "REJECTED", "message": f"{decided['by']} said no: {decided['why']}", "hint": "change it, then resume"}
-        return ToolResult(ExitCode.FAILURE, {"status": "rejected", "exit_code": 1, "error": error})
+        error = {
+            "code": "REJECTED",
+            "message": f"{decided['by']} said no: {decided['why']}",
+            "hint": f"{self.resume_command()} --approve to say yes after all",
+        }
+        return ToolResult(ExitCode.FAILURE, {"status": "rejected", "exit_code": 1, "error": error, "rejected": asked.document()})
 
     def give_up(self, why: str) -> Json:
         """A person says no to what was escalated: nothing runs, and that is on record."""
@@ -202,6 +252,9 @@ class Campaign:
 
     def grade_of(self, phase: Phase) -> str:
         reply = self.results.get(phase.name)
+        if reply and "waiting" in reply.document:  # it waits for a person; how it was verified is another thing
+            path = self.call.session.folder / "phases" / phase.folder / "report.json"
+            return str(files.read_json(path).get("sentinel_grade") or "") if path.exists() else ""
         return str(reply.document.get("sentinel_grade") or "") if reply else ""
 
     # The end
@@ -209,7 +262,8 @@ class Campaign:
     def finish(self, code: ExitCode, error: Json | None) -> Json:
         folder = self.call.session.folder
         grades = [g for p in self.plan.phases if (g := self.grade_of(p))]
-        grade = min(grades, key=GRADES.index) if len(grades) == len(self.plan.phases) else "FAIL"
+        missing = "PENDING" if code == ExitCode.HUMAN_INPUT and self.waiting() else "FAIL"
+        grade = worst(*grades) if len(grades) == len(self.plan.phases) else missing
         files.write_atomic(folder / "sentinel" / "grade.txt", f"{grade}\n")
         files.write_json(folder / "sentinel" / "summary.json", {p.folder: self.grade_of(p) or None for p in self.plan.phases})
         manifest: Json = {
@@ -224,6 +278,8 @@ class Campaign:
         }
         if error:
             manifest["error"] = error
+        if self.undecided():
+            manifest["waiting"] = self.undecided()
         files.write_json(folder / "manifest.json", manifest)
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = report.write(folder)
@@ -235,17 +291,22 @@ class Campaign:
         if code not in DONE:
             return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
         if self.call.driver == "replay":
-            return f"uv run core/campaign.py config/plans/{self.plan.name}.yaml --driver live   (the same with real agents)"
+            return f"{command('campaign')} {shlex.quote(self.source)} --driver live   (the same with real agents)"
         return f"less {shlex.quote(str(self.call.session.folder / 'execution-report.md'))}"
 
     def more_budget(self, error: Json) -> str:
         return f"{self.resume_command()} --budget {error.get('limit', 'usd')}=MORE"
 
     def resume_command(self) -> str:
-        return f"uv run core/campaign.py --resume {shlex.quote(str(self.call.session.folder))}"
+        return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
 
     def waiting(self) -> list[Json]:
         return [r.document["waiting"] for r in self.results.values() if "waiting" in r.document]
+
+    def undecided(self) -> list[Json]:
+        """What --approve and --reject speak about next time: what waits, and what was said no to."""
+        found = [r.document.get("waiting") or r.document.get("rejected") for r in self.results.values()]
+        return [asked for asked in found if asked and "digest" in asked]
 
     def _phase_entry(self, phase: Phase) -> Json:
         reply = self.results.get(phase.name)
@@ -263,7 +324,9 @@ class Campaign:
         blocked_only = all(r.document.get("status") == "blocked" for r in bad.values())
         if self.waiting() and blocked_only:  # nothing has failed
             first = next(r for r in self.results.values() if "waiting" in r.document)
-            return ExitCode.HUMAN_INPUT, first.error
+            how = first.document["waiting"].get("answer_with")  # a stage asks; its own hint speaks of the orchestrator
+            hint = {"hint": f"{self.resume_command()} {how}"} if how else {}
+            return ExitCode.HUMAN_INPUT, {**(first.error or {}), **hint}
         for grave in NEVER_ABSORBED:
             name = next((n for n, c in codes.items() if c == grave), None)
             if name and grave != ExitCode.NEEDS_ESCALATION and "waiting" not in self.results[name].document:
@@ -286,10 +349,10 @@ class Campaign:
         session = self.call.session.folder
         number = 1 + len(list((session / "escalations").glob("*.md")))
         path = session / "escalations" / f"{number:02d}.md"
-        phases = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.document.get("status") != "blocked"]
-        files.write_atomic(path, people.escalation(self.plan.name, session, phases, self.resume_command()))
-        first = phases[0][1].error or {}
-        message = f"{', '.join(p.name for p, _ in phases)} did not succeed: {first.get('message', '')}"
+        failed = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.document.get("status") != "blocked"]
+        files.write_atomic(path, people.escalation(self.plan.name, session, failed, self.resume_command()))
+        first = failed[0][1].error or {}
+        message = f"{', '.join(p.name for p, _ in failed)} did not succeed: {first.get('message', '')}"
         hint = f"read {path}, then: {self.resume_command()} --resolution FILE"
         return {"code": "ESCALATED", "message": message, "hint": hint, "escalation": str(path)}
 
@@ -297,7 +360,9 @@ class Campaign:
 def read_effective(session: Path) -> Json:
     path = session / "effective-config.json"
     if not path.is_file():
-        raise StrataError("NO_SESSION", f"{session} is not the session of a campaign", "campaign.py --list shows those there are")
+        raise StrataError(
+            "NO_SESSION", f"{session} is not the session of a campaign", f"{command('campaign')} --list shows those there are"
+        )
     return files.read_json(path)
 
 
@@ -305,17 +370,26 @@ def escalated(session: Path) -> bool:
     """Whether the last run ended by asking a person about something that failed."""
     path = session / "manifest.json"
     error: Json = (files.read_json(path).get("error") if path.is_file() else None) or {}
-    return error.get("code") == "ESCALATED"
+    given_up = error.get("code") == "REJECTED" and (session / "escalations" / "rejected.json").exists()
+    return error.get("code") == "ESCALATED" or given_up
+
+
+def waited(session: Path) -> list[Json]:
+    """What was waiting for a person when the last run ended."""
+    path = session / "manifest.json"
+    return files.read_json(path).get("waiting", []) if path.is_file() else []
 
 
 def find_session(name: str, base: Path) -> Path:
     """A path, or the name (or its beginning) of a session under `base`."""
-    if (Path(name) / "effective-config.json").is_file():
-        return Path(name).resolve()
-    found = [p for p in sorted(base.glob(f"{name}*")) if (p / "effective-config.json").is_file()] if base.is_dir() else []
+    for path in (Path(name), base / name):
+        if (path / "effective-config.json").is_file():
+            return path.resolve()
+    there = [p for p in sorted(base.iterdir()) if (p / "effective-config.json").is_file()] if base.is_dir() else []
+    found = [p for p in there if p.name.startswith(name)]
     if len(found) != 1:
-        what = "no session" if not found else f"{len(found)} sessions"
-        raise StrataError("NO_SESSION", f"there is {what} {name!r} under {base}", "campaign.py --list shows those there are")
+        what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
+        raise StrataError("NO_SESSION", f"{what} under {base}", f"{command('campaign')} --list shows those there are")
     return found[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import shlex
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
@@ -88,3 +89,8 @@ def finite_cost(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         raise StrataError("BAD_COST", f"a cost must be a finite number of at least 0, not {value!r}")
     return float(value)
+
+
+def command(tool: str) -> str:
+    """How a person calls a tool from where they stand."""
+    return f"uv run core/{tool}.py" if Path.cwd() == HOUSE else f"uv run {shlex.quote(str(CORE / f'{tool}.py'))}"

@@ -6,34 +6,70 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import files, orchestrator_file
-from lib.contract import Json
+from lib.contract import Json, StrataError
+from lib.healing import SELF_HEAL_MAX
 from lib.orchestration import Orchestration, Stage
-from lib.plan import Plan, Run
+from lib.orders import read_params
+from lib.plan import Phase, Plan, Run
+from lib.verification import MAX_CYCLES
 
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")
+RERUNS = 3  # one by the coordinator, two by the campaign, of what failed
 LOOKED_AT = 20  # sessions, the newest: what an agent costs changes with its prompt and its model
 
 
-def of(plan: Plan, base: Path) -> Json:
+def of(plan: Plan, base: Path, cwd: Path) -> Json:
     """Creates nothing. What an agent may cost is what it cost under `base`, on average, and its cap where it has one."""
     earlier = sorted((p for p in base.iterdir() if p.is_dir()), reverse=True) if base.is_dir() else []
     known = spent([*earlier[:LOOKED_AT], *([Path(plan.fixtures)] if plan.fixtures else [])])
     phases: list[Json] = []
+    warnings: list[str] = []
     for phase in plan.phases:
+        if not phase.depends_on and plan.workspace != "session":
+            warnings += _missing_files(phase, cwd)
         runs = [_run(run, known) for run in phase.runs]
+        runs += [_verification(phase, known)] if phase.checks and (phase.fix or phase.audit) else []
         phases.append({"name": phase.name, "depends_on": list(phase.depends_on), "runs": runs, "checks": list(phase.checks)})
     stages: list[Json] = [s for p in phases for r in p["runs"] for s in r["stages"]]
     asked = [s for s in stages if s["agent_sessions_at_most"]]
     capped = [s["usd_at_most"] for s in asked if s["usd_at_most"] is not None]
-    expected = [s["usd_expected"] for s in asked if s["usd_expected"] is not None]
+    expected = [s["usd_expected"] for s in asked if s["usd_expected"] is not None or not s["agent_sessions"]]
     return {
         "phases": phases,
         "agent_sessions": sum(s["agent_sessions"] for s in stages),
         "agent_sessions_at_most": sum(s["agent_sessions_at_most"] for s in stages),
-        "usd_expected": round(sum(expected), 4) if len(expected) == len(asked) else None,
+        "usd_expected": round(sum(e or 0 for e in expected), 4) if len(expected) == len(asked) else None,
         "usd_at_most": round(sum(capped), 4) if len(capped) == len(asked) else None,
+        "warnings": warnings,
         "cost_note": _note(len(asked), len(expected), len(capped), base),
     }
+
+
+def _missing_files(phase: Phase, cwd: Path) -> list[str]:
+    """What a run is pointed at and is not there, where no earlier phase could still make it. Standing elsewhere may be all."""
+    found: list[str] = []
+    for run in phase.runs:
+        try:
+            given = run.params | {name: str(cwd) for name in run.inputs}
+            read_params(orchestrator_file.load(run.orchestrator, run.modifier), given, cwd)
+        except StrataError as error:
+            found.append(f"{phase.name}/{run.name}: {error.message} ({error.hint})")
+    return found
+
+
+def _verification(phase: Phase, known: dict[str, float]) -> Json:
+    """The sentinel's agents: the writer and the auditor where an audit is asked for, the others only when something fails."""
+    asked = {"sentinel-writer": (1, 2), "sentinel-auditor": (1, 2 * (MAX_CYCLES + 1))} if phase.audit else {}
+    if phase.fix:
+        asked = {"sentinel-auditor": (0, 2 * MAX_CYCLES), **asked}
+        asked |= {"sentinel-consolidator": (0, 2 * MAX_CYCLES), "sentinel-fixer": (0, (1 + SELF_HEAL_MAX) * MAX_CYCLES)}
+    stages: list[Json] = []
+    for agent, (expected, most) in asked.items():
+        cost = known.get(agent)
+        usd = None if cost is None else cost * expected
+        fields: Json = {"agent_sessions": expected, "agent_sessions_at_most": most, "usd_expected": usd, "usd_at_most": None}
+        stages.append({"name": agent.removeprefix("sentinel-"), "by": agent, **fields})
+    return {"name": "sentinel", "orchestrator": "sentinel", "stages": stages}
 
 
 def _note(asked: int, expected: int, capped: int, base: Path) -> str:
@@ -66,7 +102,8 @@ def _stage(stage: Stage, run: Run, known: dict[str, float], rounds: int) -> Json
     asks = [w for w in workers if w.agent or w.agent_from or w.tool in ASKS_AGENTS]
     most = stage.foreach.max_items if stage.foreach else 1
     items = _items(stage, run) if stage.foreach else 1
-    sessions = len(asks) * most * rounds * (1 + stage.retry_max) * (3 if stage.self_heal else 1)
+    tries = 1 + stage.retry_max + RERUNS
+    sessions = len(asks) * most * rounds * tries * (1 + SELF_HEAL_MAX if stage.self_heal else 1)
     costs = [known.get(w.agent or stage.name) for w in asks]
     expected = sum(c for c in costs if c is not None) * items if None not in costs else None
     return {

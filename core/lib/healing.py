@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from lib import files
+from lib import files, refinements
 from lib.cli import Call
 from lib.contract import ExitCode, Json
 from lib.work import Try, Work
@@ -69,28 +69,9 @@ def ask_parent(done: Try, work: Work, tries: int) -> Work:
     session = done.call.session
     path = session.folder / "refinements" / f"exec-{done.step.slug}.md"
     allowed = 1 + min(SELF_HEAL_MAX, max(done.call.depth.remaining - 1, 0))
-    files.write_atomic(
-        path,
-        f"""# Refinement Request
-
-## Summary
-{work.wrong[0]}
-
-## Context
-- Stage: {done.step}
-- Artifact: {session.relative(done.attempt.folder)}
-- Attempt: {tries} of {allowed} (self-heal exhausted)
-
-## Issue
-{(work.error or {}).get("message", "")}
-
-## Diagnostics
-{chr(10).join(f"- {text}" for text in work.wrong)}
-
-## Suggested Resolution
-Say how the issues above are to be resolved, or change what the stage is asked for. The answer comes back to it as additional
-context.
-""",
-    )
+    context = [f"Stage: {done.step}", f"Artifact: {session.relative(done.attempt.folder)}"]
+    context.append(f"Attempt: {tries} of {allowed} (self-heal exhausted)")
+    issue = str((work.error or {}).get("message", ""))
+    files.write_atomic(path, refinements.document(work.wrong[0], context, issue, work.wrong))
     error = {**(work.error or {}), "refinement": session.relative(path)}
     return replace(work, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)

@@ -34,6 +34,8 @@ DEFAULT = (
 )
 # A module of such a name in the folder a check runs in would be imported in place of the checker, or of what it stands on.
 _CHECKERS = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "ruff", "pyright"}
+_STARTERS = {"sitecustomize.py", "usercustomize.py"}
+_UNSEEN = {".git", "__pycache__", "node_modules", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
 _SHADOWS = _CHECKERS | set(sys.stdlib_module_names)
 
 
@@ -112,10 +114,13 @@ def _identity(path: Path) -> str:
 
 def _walk(root: Path, exclude: Path) -> Iterator[str]:
     for folder, names, found in os.walk(root):
-        names[:] = sorted(n for n in names if n not in IGNORED and Path(folder) / n != exclude)
+        names[:] = sorted(n for n in names if n not in _UNSEEN and Path(folder) / n != exclude)
+        place = os.path.relpath(folder, root)
+        hidden = any(part in IGNORED for part in Path(place).parts)  # an environment: what Python runs by itself still counts
         links = [n for n in names if (Path(folder) / n).is_symlink()]
         for name in sorted([*found, *links]):
-            yield os.path.relpath(os.path.join(folder, name), root)  # noqa: PTH118
+            if not hidden or name in _STARTERS or name.endswith(".pth"):
+                yield os.path.normpath(os.path.join(place, name))  # noqa: PTH118
 
 
 def of_commands(cwd: Path, commands: list[tuple[str, ...]]) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import select
 import sys
 from pathlib import Path
-from typing import Any
 
 from lib import files, process
-from lib.approvals import Asked
-from lib.contract import Json
+from lib.approvals import Asked, Decision, read_answer
+from lib.contract import Interrupted, Json, StrataError
 from lib.plan import Phase
 from lib.process import ToolResult
 
@@ -19,16 +19,28 @@ def at_a_terminal() -> bool:
 
 
 def _read(prompt: str) -> str:
+    """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
     sys.stderr.write(prompt)
     sys.stderr.flush()
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        if process.stopping.is_set():
+            raise Interrupted()
     return sys.stdin.readline().strip()
 
 
-def decide(asked: Asked, session: Path) -> tuple[str, str, Any] | None:
-    """Approve, reject, or later; None where there is nobody to ask. What needs an answer of a certain form is not asked here."""
-    if not at_a_terminal() or asked.answer_schema:
+def decide(asked: Asked, session: Path) -> Decision | None:
+    """Approve, reject, or later; None where there is nobody to ask."""
+    if not at_a_terminal():
         return None
     shown = "".join(f"  {session / path}\n" for path in asked.show)
+    while asked.answer_schema:
+        text = _read(f"\n{asked.question}\n{shown}Your answer as JSON ({asked.answer_schema}) or @FILE, or Enter for later: ")
+        if not text:
+            return None
+        try:
+            return "approve", "", read_answer(asked, text)
+        except StrataError as error:
+            sys.stderr.write(f"{error.message}\n")
     answer = _read(f"\n{asked.question}\n{shown}[y]es, [n]o, or Enter for later: ").lower()
     if answer in ("y", "yes"):
         return "approve", "", None
@@ -65,8 +77,11 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
         lines += (
             ["", "What was asked below:", "", _bounded(session / request)] if request and (session / request).is_file() else []
         )
-        lines += ["", f"Evidence: `phases/{phase.folder}/`, `phases/{phase.folder}/report.json`", ""]
+        lines += ["", f"**Question:** {error['question']}"] if error.get("question") else []
+        lines += ["", "Evidence:", "", *_evidence(session, phase), ""]
         report = session / "phases" / phase.folder / "report.json"
+        failed_rollback = error.get("rollback_failed")
+        lines += [f"The workspace could not be put back: {failed_rollback}", ""] if failed_rollback else []
         rolled: Json = files.read_json(report).get("rolled_back", {}) if report.exists() else {}
         lines += [f"The workspace was put back; what failed is kept as `{rolled['ref']}`.", ""] if rolled else []
     lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
@@ -86,6 +101,18 @@ def _tried(session: Path, phase: Phase) -> list[str]:
         why = re.sub(r"\s+", " ", str(error.get("message", "")))[:200]
         lines.append(f"- `{place}` ({outcome.get('kind')}): {why}")
     return lines
+
+
+def _evidence(session: Path, phase: Phase) -> list[str]:
+    """The output of the checks that failed last, then where everything else is."""
+    folder = session / "phases" / phase.folder
+    cycles = sorted(folder.glob("sentinel/cycle-*"), key=lambda p: int(p.name.removeprefix("cycle-")))
+    lines: list[str] = []
+    for results in sorted(cycles[-1].glob("*-results.json")) if cycles else []:
+        records: list[Json] = files.read_json(results)["checks"]
+        lines += [f"- `{r['evidence']}` ({r['name']})" for r in records if not r["passed"] and r.get("evidence")]
+    lines += [f"- `{cycles[-1].relative_to(session)}/`: what the checks found, the audit, the fix list"] if cycles else []
+    return [*dict.fromkeys(lines), f"- `phases/{phase.folder}/report.json`"]
 
 
 def _bounded(path: Path) -> str:

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import checkpoints, fanout, files, refinements, report, trees
+from lib import checkpoints, cli, depth, fanout, files, orchestrator_file, outputs, refinements, report, trees
 from lib.approvals import Approvals
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json, StrataError
+from lib.contract import STATUS, ExitCode, Json, StrataError, usage
 from lib.plan import Phase, Plan, Run
 from lib.process import ToolResult
 from lib.session import Step, now
@@ -23,6 +23,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
+
+
+def settle(call: Call, plan: Plan, layer: int) -> None:
+    """What the plan says, where neither the command line nor an earlier run does."""
+    options = call.options
+    resumed = bool(getattr(options, "resume", None))
+    if plan.driver and not options.driver and not resumed:
+        call.driver = plan.driver
+    if call.driver == "replay" and not options.fixtures:
+        options.fixtures = plan.fixtures or None
+    if call.driver == "replay" and not (options.fixtures and Path(options.fixtures).is_dir()):
+        usage(f"--driver replay needs the folder of a recorded session, not {options.fixtures!r}", "--fixtures DIR")
+    if plan.workspace not in ("session", ".") and not options.cwd and not resumed:
+        call.cwd = Path(plan.workspace).resolve()
+        if not call.cwd.is_dir():
+            usage(f"the workspace {plan.workspace} is not there", "stand where it is, or give --cwd")
+    for phase in plan.phases:
+        if phase.rollback:
+            trees.require_repository(call.cwd, f"the phase {phase.name}")
+    maximum = plan.max_depth if options.max_depth is None else options.max_depth
+    call.depth = depth.from_environment(layer, options.current_depth, maximum)
+
+
+def furnish(call: Call, plan: Plan) -> None:
+    """The fresh workspace of a plan that wants one, with its files in it."""
+    if plan.workspace != "session":
+        return
+    workspace = call.session.folder / "workspace"
+    workspace.mkdir(exist_ok=True)
+    for name, text in plan.files.items():
+        target = files.inside(workspace, name, "a file of the plan")
+        if not target.exists():
+            files.write_atomic(target, text)
+    call.cwd = workspace
 
 
 def run(call: Call, plan: Plan, phase: Phase) -> Json:
@@ -86,12 +120,12 @@ class Coordinator:
             reply = self._call(run, [])
         if reply.exit_code == ExitCode.NEEDS_REFINEMENT:
             step = Step(self.phase.folder, "coordinator", "01-evaluate", item=run.name)
-            resolution = refinements.answer(self.call, reply, step, f"orch-{self.phase.folder}.{run.name}")
-            if resolution:
+            answered = refinements.answer(self.call, reply, step, f"orch-{self.phase.folder}.{run.name}")
+            if answered.resolution:
                 self.call.event(f"{self.call.label}.{run.name}", "again", "with a resolution")
-                reply = self._call(run, ["--extra-context", str(resolution)])
+                reply = self._call(run, ["--extra-context", str(answered.resolution)])
             else:
-                reply = _escalated(reply)
+                reply = answered.stopped or _escalated(refinements.with_question(reply, answered.question))
         self.replies[run.name] = reply
         self.report(None, "")
         self.checkpoint("")
@@ -112,22 +146,28 @@ class Coordinator:
         flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
         for path in self.call.options.extra_context:
             flags += ["--extra-context", str(Path(path).absolute())]
-        for answer in self.call.options.answer:
+        for answer in self._answers(run):
             flags += ["--answer", answer]
         return self.call.call("orchestrator.py", [*flags, run.orchestrator])
+
+    def _answers(self, run: Run) -> list[str]:
+        """Of what a person answered, what this run asks. A stage is named alone, or as RUN.STAGE where two runs ask the same."""
+        given: dict[str, str] = cli.keyword(self.call.options.answer, "--answer")
+        if not given:
+            return []
+        asking = [s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages if s.ask]
+        named = {name: given.get(f"{run.name}.{name}", given.get(name)) for name in asking}
+        return [f"{name}={text}" for name, text in named.items() if text is not None]
 
     def _input(self, text: str) -> str:
         """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced; of `PHASE.answer`: what a
         person answered."""
         if text.count(".") == 1:
             return str(Approvals(self.call.session.folder, self.plan).answer_file(text.split(".", maxsplit=1)[0]))
-        phase, run, output = text.split(".")
-        path = self.call.session.folder / "phases" / self.plan.phase(phase).folder / run / "manifest.json"
-        stages: list[Json] = files.read_json(path)["stages"] if path.exists() else []
-        found = [s["outputs"][output] for s in stages if output in s.get("outputs", {})]
+        found = outputs.of(self.call.session.folder, self.plan, text)
         if not found:
             raise StrataError("MISSING_INPUT", f"{text}: that run has not produced it", "run that phase first")
-        return str(self.call.session.folder / found[-1])
+        return str(found)
 
     def verify(self) -> tuple[ExitCode, str]:
         """Whether what the phase produced holds: checks that Python runs, through the sentinel."""
@@ -163,7 +203,9 @@ class Coordinator:
             return
         trees.require_repository(self.call.cwd, f"the phase {self.phase.name}")
         path = self.folder / "before.json"
-        if path.exists() and not files.read_json(path).get("rolled_back"):
+        report = self.folder / "report.json"
+        ended_well = report.exists() and files.read_json(report).get("exit_code") in (0, 12)
+        if path.exists() and not files.read_json(path).get("rolled_back") and not ended_well:
             return  # resumed: what there is now is already this phase's work
         commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
         files.write_json(path, {"commit": commit, "ref": f"{self.refs}/before", "at": now()})
@@ -186,14 +228,14 @@ class Coordinator:
         """What a campaign asks for when it has given up on the phase."""
         path = self.folder / "before.json"
         known = self.folder / "report.json"
-        if not path.exists() or not known.exists():
+        if not path.exists():
             raise StrataError(
                 "NOTHING_TO_ROLL_BACK", f"the phase {self.phase.name} has kept no state of before", "on_failure: rollback"
             )
         if not files.read_json(path).get("rolled_back"):
             self.roll_back()
-        document = files.read_json(known) | ({"rolled_back": self.rolled_back} if self.rolled_back else {})
-        files.write_json(known, document)
+        if known.exists() and self.rolled_back:
+            files.write_json(known, files.read_json(known) | {"rolled_back": self.rolled_back})
         report.write(self.call.session.folder)
         return {
             "tool": "coordinator",
@@ -205,11 +247,13 @@ class Coordinator:
 
     @property
     def tree(self) -> trees.Tree:
-        return trees.Tree(self.call.cwd, self.call.session.folder)
+        session = self.call.session.folder
+        beside = session.parent  # other sessions are no part of the work either
+        return trees.Tree(self.call.cwd, beside if beside.is_relative_to(self.call.cwd) and beside != self.call.cwd else session)
 
     @property
     def refs(self) -> str:
-        return f"refs/strata/{files.slug(self.call.session.folder.name)}/{self.phase.folder}"
+        return f"refs/strata/{files.slug(self.call.session.folder.name)}-{self.call.trace_id[:8]}/{self.phase.folder}"
 
     def report(self, code: ExitCode | None, grade: str) -> Json:
         """The seed's phase report. Before the end it says so, and can be taken for nothing else."""
@@ -244,7 +288,13 @@ class Coordinator:
         if self.phase.unverified:
             document["unverified"] = self.phase.unverified
         if code not in (None, ExitCode.SUCCESS):
-            document["error"] = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
+            problem: Json = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
+            asks = code in (ExitCode.NEEDS_REFINEMENT, ExitCode.NEEDS_ESCALATION) and problem.get("code") != "BUDGET_EXCEEDED"
+            context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
+            document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
+        question = next((r.document["waiting"] for r in self.replies.values() if r.document.get("waiting")), None)
+        if question and code == ExitCode.HUMAN_INPUT:
+            document["waiting"] = question
         files.write_json(self.folder / "report.json", document)
         self.call.artifact = self.folder / "report.json"
         return document | {"session_dir": str(self.call.session.folder)}

@@ -42,6 +42,12 @@ class _Reader:
     def read(self) -> Plan:
         phases = [self._phase(index, spec) for index, spec in enumerate(self.data["phases"])]
         self._graph(["phases"], {p.name: p.depends_on for p in phases}, "phase")
+        alone = next((n for n, p in enumerate(phases) if p.rollback), None)
+        if alone is not None and self.data.get("max_parallel", 1) > 1:
+            at = ["phases", alone, "on_failure"]
+            raise self.document.error(
+                at, "phases that run together share a workspace: one cannot be put back alone", "max_parallel: 1"
+            )
         for index, phase in enumerate(phases):
             self._inputs(index, phase, {p.name: p for p in phases})
         workspace = self.data.get("workspace", ".")
@@ -69,10 +75,6 @@ class _Reader:
         return str((self.folder / name).resolve()) if name else ""
 
     def _graph(self, at: list[Any], after: dict[str, tuple[str, ...]], what: str) -> None:
-        names = list(after)
-        for name in names:
-            if names.count(name) > 1:
-                raise self.document.error(at, f"two of them are called {name!r}", f"give each {what} its own name")
         try:
             fanout.check_graph(after, f"the {what}s")
         except StrataError as error:
@@ -96,7 +98,7 @@ class _Reader:
             for number, name in enumerate(chosen):
                 if name not in (*table, checks.ARTIFACTS):
                     at_check = [*at, "verify", "checks", number]
-                    raise self.document.error(at_check, f"there is no check {name!r}", nearest(name, table))
+                    raise self.document.error(at_check, f"there is no check {name!r}", nearest(name, (*table, checks.ARTIFACTS)))
         return Phase(
             name=spec["name"],
             folder=f"phase-{index + 1:02d}-{spec['name']}",

@@ -54,12 +54,16 @@ def readable(said: Json) -> str:
         mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
         note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
         lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
+    for known in said.get("sessions", []):
+        lines.append(f"{known['session']}: {known['status']}" + (f", {known['grade']}" if known.get("grade") else ""))
     for phase in said.get("phases", []):
         grade = phase.get("sentinel_grade")
-        mark = {0: "✓", None: "·"}.get(phase.get("exit_code"), "✗")
+        mark = {0: "✓", None: "·", 3: "?"}.get(phase.get("exit_code"), "✗")
         lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
         for run in phase.get("runs", []):
             lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]
+        lines += [f"    checks: {', '.join(phase['checks'])}"] if phase.get("checks") else []
+    lines += [f"! {warning}" for warning in said.get("warnings", [])]
     for key in SHOWN:
         if said.get(key) not in (None, ""):
             lines.append(f"{key.replace('_', ' ')}: {said[key]}")

@@ -52,8 +52,9 @@ def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any
 
     validator: Any = validator_for(schema)(schema)
     found: list[tuple[list[Any], str]] = []
-    for error in sorted(validator.iter_errors(document), key=lambda e: [str(p) for p in e.absolute_path]):
-        error = _deepest(error)
+    raised = [_deepest(error) for error in validator.iter_errors(document)]
+    # An unknown key is often the reason why another one is missing: it is said first.
+    for error in sorted(raised, key=lambda e: (not _unknown(e), [str(p) for p in e.absolute_path])):
         found.append(([*error.absolute_path, *_unknown(error)[:1]], _words(error)))
     return found[:limit]
 
@@ -63,7 +64,17 @@ def _deepest(error: Any) -> Any:
     from jsonschema import exceptions
 
     closest: Any = exceptions.best_match  # type: ignore[reportUnknownMemberType]
-    return closest([error]) if error.context else error
+    if not error.context:
+        return error
+    unknown = [inner for inner in error.context if _unknown(inner)]
+    branches = [_keys_in_common(inner) for inner in unknown]
+    # Of branches that each know other keys, the one meant is the one that knows most of what is there, or nearly does.
+    return unknown[branches.index(max(branches))] if unknown else closest([error])
+
+
+def _keys_in_common(error: Any) -> float:
+    known = list(cast(Json, error.schema.get("properties", {})))
+    return sum(1.0 if k in known else 0.5 * bool(difflib.get_close_matches(str(k), known, 1)) for k in cast(Json, error.instance))
 
 
 def _unknown(error: Any) -> list[Any]:

@@ -1,7 +1,8 @@
 """A workspace as a git tree, taken and put back byte for byte, without touching the user's index, branches, HEAD or stash.
 
 Only objects and refs below `refs/strata/` are added to the repository. Files are hashed as they are: no filter, no line-ending
-rule comes in between. What git does not keep (full modes, empty folders) is in the message of the commit.
+rule comes in between. What git does not keep (full modes, folders) is in the message of the commit. Caches and environments
+(`snapshot.IGNORED`) are left as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from lib.contract import Json, StrataError
@@ -28,17 +30,25 @@ class Entry:
 
 
 class Tree:
-    """The workspace in its repository."""
+    """The workspace in its repository, of which it may be a subfolder."""
 
     def __init__(self, cwd: Path, exclude: Path) -> None:
         self.cwd = cwd
-        self.exclude = exclude  # the session, which may lie in the workspace and is not part of it
+        self.exclude = exclude  # sessions, which may lie in the workspace and are not part of it
+
+    @cached_property
+    def _where(self) -> dict[str, str]:
+        """To git the workspace is the whole of it: paths in the tree are relative to it."""
+        words = ["git", "-C", str(self.cwd), "rev-parse", "--absolute-git-dir"]
+        found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        return {"GIT_DIR": found, "GIT_WORK_TREE": str(self.cwd)}
 
     def git(self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
         done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(self.cwd), *words],
+            ["git", "--no-optional-locks", *words],
+            cwd=self.cwd,
             input=stdin,
-            env={**os.environ, **_IDENTITY, **(env or {})},
+            env={**os.environ, **_IDENTITY, **self._where, **(env or {})},
             capture_output=True,
             check=False,
         )
@@ -55,9 +65,8 @@ class Tree:
             lines = b"".join(f"{e.mode} {e.blob}\t".encode() + os.fsencode(path) + b"\0" for path, e in entries.items())
             self.git("update-index", "-z", "--index-info", stdin=lines, env=env)
             tree = self.git("write-tree", env=env).decode().strip()
-        head = subprocess.run(
-            ["git", "-C", str(self.cwd), "rev-parse", "-q", "--verify", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip()
+        words = ["git", "-C", str(self.cwd), "rev-parse", "-q", "--verify", "HEAD"]
+        head = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
         parents = ["-p", head] if head else []
         message = f"{what}\n\n{json.dumps(extra, ensure_ascii=True)}\n"
         commit = self.git("commit-tree", tree, *parents, stdin=message.encode()).decode().strip()
@@ -72,23 +81,23 @@ class Tree:
         modes: dict[str, int] = extra["modes"]
         changed = [p for p in now if before.get(p) != now[p] or modes.get(p) != now_extra["modes"].get(p)]
         missing = [p for p in before if p not in now]
+        folders: dict[str, int] = extra["folders"]
         for path in changed:
             (self.cwd / path).unlink()
-        self._remove_empty_folders({os.path.dirname(p) for p in changed if p not in before})  # noqa: PTH120
+        for folder in sorted(set(now_extra["folders"]) - set(folders), reverse=True):
+            shutil.rmtree(self.cwd / folder, ignore_errors=True)  # it was not there; at most caches are left in it
         for path in [*(p for p in changed if p in before), *missing]:
             self._write(path, before[path], modes.get(path))
-        for folder in extra["folders"]:
+        for folder, mode in folders.items():
             (self.cwd / folder).mkdir(parents=True, exist_ok=True)
-        for folder in sorted(set(now_extra["folders"]) - set(extra["folders"]), reverse=True):
-            if not any(p.startswith(f"{folder}/") for p in before):
-                shutil.rmtree(self.cwd / folder, ignore_errors=True)
+            (self.cwd / folder).chmod(mode)
         return sorted({*changed, *missing})
 
     def _read(self) -> tuple[dict[str, Entry], Json]:
         found = Snapshot({"w": self.cwd}, exclude=(self.exclude,)).entries["w"]
         kinds = {path: signature[0] for path, signature in found.items()}
         regular = [p for p, kind in kinds.items() if kind == stat.S_IFREG]
-        names = b"".join(os.fsencode(p) + b"\n" for p in regular if "\n" not in p)
+        names = b"".join(os.fsencode(self.cwd / p) + b"\n" for p in regular if "\n" not in p)
         blobs = self.git("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names).decode().split() if names else []
         hashed = dict(zip([p for p in regular if "\n" not in p], blobs, strict=True))
         for odd in (p for p in regular if "\n" in p):
@@ -96,10 +105,9 @@ class Tree:
         entries = {p: Entry("100755" if found[p][3] & 0o100 else "100644", blob) for p, blob in hashed.items()}
         for link in (p for p, kind in kinds.items() if kind == stat.S_IFLNK):
             entries[link] = Entry("120000", self._store(os.fsencode((self.cwd / link).readlink())))
-        folders = [p for p, kind in kinds.items() if kind == stat.S_IFDIR]
-        empty = sorted(f for f in folders if not any(p.startswith(f"{f}/") for p in entries))
+        folders = {p: found[p][3] for p, kind in sorted(kinds.items()) if kind == stat.S_IFDIR}
         modes = {p: found[p][3] for p in hashed if found[p][3] not in (0o644, 0o755)}
-        return entries, {"modes": modes, "folders": empty}
+        return entries, {"modes": modes, "folders": folders}
 
     def _store(self, content: bytes) -> str:
         return self.git("hash-object", "-w", "--no-filters", "--stdin", stdin=content).decode().strip()
@@ -127,15 +135,6 @@ class Tree:
             shutil.rmtree(target)
         target.write_bytes(content)
         target.chmod(mode if mode is not None else (0o755 if entry.mode == "100755" else 0o644))
-
-    def _remove_empty_folders(self, folders: set[str]) -> None:
-        for folder in sorted(folders, key=len, reverse=True):
-            while folder:
-                try:
-                    (self.cwd / folder).rmdir()
-                except OSError:
-                    break  # something is still in it
-                folder = os.path.dirname(folder)  # noqa: PTH120
 
 
 def require_repository(cwd: Path, where: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lib import agents, checks, files, judge, manifest, signals
+from lib import agents, checks, files, judge, manifest, refinements, signals
 from lib.cli import Call
 from lib.contract import ExitCode, Json
 from lib.healing import HOPELESS
@@ -43,6 +43,11 @@ class Terms:
     protect: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()  # what a fix may write
     request: str = ""  # what was asked for
+
+    @property
+    def digest(self) -> str:
+        """Another question is another verification."""
+        return files.digest([self.checks, str(self.checks_file), self.audit, self.protect, self.request])
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
@@ -91,7 +96,9 @@ class Verification:
             code = ExitCode.NEEDS_ESCALATION if self.no_improvement() else ExitCode.NEEDS_REFINEMENT
             return self.end(found, last, self.unresolved(found, code))
         except Stopped as stopped:
-            return self.document(stopped.result, self.state() | {"overall": "FAIL", "checks": [], "blocking_count": 0}, "FAIL")
+            if stopped.result.exit_code in NEVER_ABSORBED:  # not about the work: it goes on from here
+                return self.document(stopped.result, {"checks": [], "overall": "FAIL"}, "FAIL")
+            return self.end({"checks": [], "overall": "FAIL", "blocking_count": 1}, first, stopped.result)
 
     # Where this verification stands, on disk
 
@@ -106,12 +113,21 @@ class Verification:
             last = state["first_cycle"] + state["cycles"] - 1
             call, _, order, finished = self.order_checks(state["checked_as"])
             known = judged(call, order, finished)
-            if state["grade"] in ("PASS", "WARN") and known and known.ok and self.evidence(state["checked_as"]):
+            same = known and known.ok and self.evidence(state["checked_as"]) and state.get("terms") == self.terms.digest
+            if known and same and state["grade"] in ("PASS", "WARN"):
                 self.remember("checks", known, state["checked_as"])
                 return state | files.read_json(self.cycle(last) / state["results"])
-            state = {"first_cycle": last + 1, "cycles": 0, "ended": False}
+            # Until it has passed, or a person has spoken, fewer tests than there once were is not a pass.
+            kept = state.get("tests_since", 1) if state["grade"] == "FAIL" and not self.a_person_spoke() else last + 1
+            state = {"first_cycle": last + 1, "cycles": 0, "ended": False, "tests_since": kept}
+            for name in ("grade.txt", "summary.json"):
+                (self.home / name).unlink(missing_ok=True)  # what it said is no longer so
             files.write_json(self.home / "verification.json", state)
         return {k: v for k, v in state.items() if k != "grade"}
+
+    def a_person_spoke(self) -> bool:
+        folder = self.call.session.folder / "resolutions"
+        return any(Path(p).parent == folder and Path(p).name.startswith("human-") for p in self.call.options.extra_context)
 
     def cycle(self, number: int) -> Path:
         return self.home / f"cycle-{number}"
@@ -151,11 +167,10 @@ class Verification:
         else:
             found = self.check(cycle)
             files.write_json(path, found)
-            if not retest_of:
-                if spec.parent != folder:
-                    files.copy_whole(spec, folder / "test-spec.md")
-                found = self.audit(cycle, spec, found, path)
-                files.write_json(path, found)
+            if spec.parent != folder:
+                files.copy_whole(spec, folder / "test-spec.md")
+            found = self.audit(cycle, spec, found, path, last=bool(retest_of))
+            files.write_json(path, found)
         self.counts.append(found["blocking_count"])
         state = self.state() | {"cycles": (retest_of or cycle) - self.state()["first_cycle"] + 1, "results": path.name}
         files.write_json(self.home / "verification.json", state | {"checked_as": cycle})
@@ -201,16 +216,16 @@ class Verification:
     def tests_before(self, cycle: int) -> dict[str, int]:
         """The most tests each check ran in this verification: a fix does not make a check pass by leaving some out."""
         most: dict[str, int] = {}
-        for earlier in range(self.state()["first_cycle"], cycle):
-            path = self.cycle(earlier) / "verification-results.json"
-            records: list[Json] = files.read_json(path)["checks"] if path.exists() else []
-            for record in records:
-                most[record["name"]] = max(most.get(record["name"], 0), record.get("tests") or 0)
+        for earlier in range(self.state().get("tests_since", 1), cycle):
+            for path in self.cycle(earlier).glob("*-results.json"):
+                records: list[Json] = files.read_json(path)["checks"]
+                for record in records:
+                    most[record["name"]] = max(most.get(record["name"], 0), record.get("tests") or 0)
         return most
 
-    def audit(self, cycle: int, spec: Path, found: Json, results: Path) -> Json:
-        wanted = self.terms.audit or (found["overall"] == "FAIL" and self.terms.fix)
-        report = self.cycle(cycle) / "audit-report.md"
+    def audit(self, cycle: int, spec: Path, found: Json, results: Path, last: bool) -> Json:
+        wanted = self.terms.audit or (found["overall"] == "FAIL" and self.terms.fix and not last)
+        report = results.with_name("retest-audit-report.md" if last else "audit-report.md")
         if not wanted:
             files.write_atomic(report, _plain_report(found))
             return found
@@ -319,7 +334,7 @@ class Verification:
 
     def end(self, found: Json, cycle: int, stopped: StageResult | None = None) -> Json:
         grade = found["overall"]
-        state = self.state() | {"ended": True, "grade": grade}
+        state: Json = self.state() | {"ended": True, "grade": grade, "terms": self.terms.digest}
         files.write_json(self.home / "verification.json", state)
         files.write_atomic(self.home / "grade.txt", f"{grade}\n")
         summary = {"cycles": state["cycles"], "blocking_count": found["blocking_count"], "grade": grade, "counts": self.counts}
@@ -336,28 +351,11 @@ class Verification:
         """What the parent reads when the work did not pass."""
         path = self.call.session.folder / "refinements" / f"sentinel-{self.base.slug}.md"
         error = stopped.error or {}
-        files.write_atomic(
-            path,
-            f"""# Refinement Request
-
-## Summary
-{error.get("message", "")}
-
-## Context
-- Stage: {self.base}
-- Artifact: {self.call.session.relative(self.home)}
-- Attempt: {self.state()["cycles"]} of {MAX_CYCLES} cycles
-
-## Issue
-The work was checked and did not pass.
-
-## Diagnostics
-{chr(10).join(f"- blocking errors, look {n}: {count}" for n, count in enumerate(self.counts, 1))}
-
-## Suggested Resolution
-Say what the work has to do differently, or correct what it was asked for. What judges it is not changed from here.
-""",
-        )
+        context = [f"Stage: {self.base}", f"Artifact: {self.call.session.relative(self.home)}"]
+        context.append(f"Attempt: {self.state()['cycles']} of {MAX_CYCLES} cycles")
+        looks = [f"blocking errors, look {n}: {count}" for n, count in enumerate(self.counts, 1)]
+        issue = "The work was checked and did not pass."
+        files.write_atomic(path, refinements.document(str(error.get("message", "")), context, issue, looks))
         error["refinement"] = self.call.session.relative(path)
 
     def document(self, stopped: StageResult | None, found: Json, grade: str) -> Json:

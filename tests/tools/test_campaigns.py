@@ -276,8 +276,11 @@ def test_a_dry_run_checks_everything_and_creates_nothing(trial: House) -> None:
     assert [p["name"] for p in ran.document["phases"]] == ["one", "two"]
     assert not trial.sessions.exists()
     assert log(trial) == []
-    quick = trial.json("campaign", str(trial.folder / "config/plans/quickstart.yaml"), "--dry-run").document
+    quick = trial.json("campaign", str(ROOT / "config/plans/quickstart.yaml"), "--dry-run").document
     assert quick["agent_sessions_at_most"] > 8
+    assert "sentinel-fixer" in json.dumps(quick), "what verification may ask for is counted too"
+    bugfix = trial.json("campaign", "bugfix", "--dry-run").document
+    assert "there is no file 'docs/bug.md'" in bugfix["warnings"][0]
 
 
 @pytest.mark.parametrize(
@@ -347,5 +350,81 @@ def test_every_plan_to_start_from_is_valid_commented_and_completed_by_editors(ho
     text = path.read_text()
     assert text.startswith("# yaml-language-server: $schema=../schemas/plan.json\n")
     assert text.count("#") >= 4
-    ran = house.json("campaign", str(house.folder / "config/plans" / path.name), "--dry-run")
+    ran = house.json("campaign", str(path), "--dry-run")
     assert ran.code == 0, ran.stderr
+
+
+def test_resuming_with_an_edited_plan_keeps_how_the_session_was_started(trial: House) -> None:
+    write(trial, phase("one", "oa"))
+    elsewhere = trial.folder / "elsewhere"
+    elsewhere.mkdir()
+    assert campaign(trial, "--max-depth", "5", "--cwd", str(elsewhere)).code == 0
+    write(trial, phase("zero", "ob") + phase("one", "oa"))
+    ran = campaign(trial, "--resume", trial.session.name)
+    assert ran.code == 0, ran.stderr
+    settings = json.loads((trial.session / "effective-config.json").read_text())["settings"]
+    assert (settings["cwd"], settings["max_depth"]) == (str(elsewhere), 5)
+    assert log(House.at(trial, elsewhere)) == ["a", "b"], "a phase put before another does not make that one run again"
+    assert sorted(p.name for p in (trial.session / "phases").iterdir()) == ["phase-01-one", "phase-02-zero"]
+
+
+def test_a_session_is_found_by_its_exact_name_first(trial: House) -> None:
+    write(trial, phase("one", "oa"))
+    campaign(trial, "--session-dir", str(trial.sessions / "x"))
+    campaign(trial, "--session-dir", str(trial.sessions / "x-2"))
+    assert trial.json("campaign", "--resume", "x").code == 0
+    assert trial.json("campaign", "--resume", "x-").code == 0
+    assert trial.json("campaign", "--resume", "/nowhere/at/all").error["code"] == "NO_SESSION"
+
+
+def test_an_interrupted_campaign_says_how_to_go_on(trial: House) -> None:
+    trial.tool(
+        "worker",
+        "\ndef work(task, out, call):\n    import time\n    (call.cwd / 'started').write_text('x')\n    time.sleep(60)\n",
+    )
+    write(trial, phase("one", "oa"))
+    with trial.start("campaign", "plan.yaml", "--output-format", "json") as child:
+        wait_for((trial.workspace / "started").exists)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert child.returncode == 20
+    document = json.loads(out)
+    assert document["status"] == "interrupted"
+    assert "--resume" in json.loads(err.decode().strip().splitlines()[-1])["error"]["hint"]
+    assert (trial.session / "execution-report.md").exists()
+    assert 'state: "STOPPED"' in (trial.session / ".session-state").read_text()
+
+
+def test_a_question_of_a_stage_reaches_only_the_run_that_asks_it(trial: House) -> None:
+    trial.orchestrator(
+        "version: 1\nname: ob\nstages:\n" + STAGE % ("b", "b") + "  - {name: sure, ask: {question: Really?}}\n", "ob"
+    )
+    write(trial, phase("one", "oa", "ob"))
+    ran = campaign(trial)
+    assert ran.code == 3
+    assert 'state: "WAITING"' in (trial.session / ".session-state").read_text()
+    assert "--resume" in ran.error["hint"] and "--answer sure=" in ran.error["hint"]
+    assert ran.document["grade"] == "PENDING"
+    ran = resume(trial, "--answer", "sure=yes")
+    assert ran.code == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("  - {name: one, run: [{orchestrator: oa}], verify: {cheks: [good]}}\n", "unknown key 'cheks' (did you mean 'checks'?)"),
+        ("  - {name: one, run: [{orchestrator: oa}], verfy: {none: x}}\n", "unknown key 'verfy' (did you mean 'verify'?)"),
+        ("  - {name: one, run: [{orchestrator: oa}], verify: {checks: [artifact]}}\n", "artifacts"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(trial: House, text: str, message: str) -> None:
+    write(trial, text)
+    error = campaign(trial).error
+    assert error["code"] == "BAD_CONFIG"
+    assert message in f"{error['message']} {error.get('hint')}"
+
+
+def test_a_phase_run_alone_keeps_to_its_plan(house: House) -> None:
+    ran = house.json("coordinator", str(ROOT / "config/plans/quickstart.yaml"), "--phase", "research")
+    assert ran.code == 0, ran.stderr
+    assert (house.session / "workspace/greeting.md").exists()

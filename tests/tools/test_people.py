@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from lib.contract import ExitCode
 from scripted_model.server import by_agent, scripted
 from skeletons.scripts import returns
 from support import WORKER, House, Ran, log, plan, wait_for, with_marker
@@ -290,6 +291,76 @@ def test_rollback_in_a_fresh_workspace_is_refused_with_its_place(trial: House) -
     ran = campaign(trial)
     assert ran.error["code"] == "BAD_CONFIG"
     assert "plan.yaml:5" in ran.error["message"]
+
+
+def test_rollback_works_in_a_subfolder_and_with_odd_names(repository: House) -> None:
+    from lib.trees import Tree
+
+    folder = repository.workspace / "sub"
+    folder.mkdir()
+    for name in ('"quoted.txt', "new\nline.txt", "plain.txt"):
+        (folder / name).write_text(name)
+    tree = Tree(folder, repository.folder / "s")
+    commit = tree.take("refs/strata/test/before", "before")
+    before = state_of(folder)
+    for path in folder.iterdir():
+        path.write_text("spoiled")
+    (folder / "made").mkdir()
+    (folder / "made/__pycache__").mkdir()
+    (folder / "made/__pycache__/x.pyc").write_text("x")
+    (folder / "made/x.py").write_text("x")
+    assert len(tree.put_back(commit)) == 4
+    assert state_of(folder) == before
+    assert (repository.workspace / "kept.txt").exists(), "the rest of the repository is not touched"
+
+
+def test_a_phase_that_had_succeeded_is_put_back_only_to_where_it_went_on(repository: House) -> None:
+    write(repository, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % ", on_failure: rollback")
+    assert campaign(repository).code == 0
+    (repository.workspace / "mine.txt").write_text("the user's")
+    (repository.workspace / "bad").write_text("x")
+    assert resume(repository).code == 3
+    assert (repository.workspace / "mine.txt").read_text() == "the user's"
+
+
+def test_rollback_and_parallel_phases_exclude_each_other(repository: House) -> None:
+    write(repository, FIRST % ", on_failure: rollback")
+    path = repository.workspace / "plan.yaml"
+    path.write_text(path.read_text().replace("name: trial\n", "name: trial\nmax_parallel: 2\n"))
+    assert "share a workspace" in campaign(repository).error["message"]
+
+
+def test_an_approval_is_of_what_was_waiting_and_of_nothing_else(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: before}" + SECOND % ", checkpoint: {at: after, show: [ob.made]}")
+    campaign(trial)
+    assert resume(trial, "--approve", "two").error["code"] == "USAGE"
+    ran = resume(trial, "--approve")
+    assert (ran.code, [p["status"] for p in ran.document["phases"]]) == (3, ["complete", "waiting"]), (
+        "the second was not seen yet"
+    )
+    assert ran.document["phases"][1]["sentinel_grade"] == "UNVERIFIABLE"
+    assert resume(trial, "--approve").code == 0
+    assert resume(trial, "--approve").error["code"] == "USAGE", "nothing waits any more"
+
+
+def test_a_no_can_be_taken_back(trial: House) -> None:
+    write(trial, FIRST % ", checkpoint: {at: before}")
+    campaign(trial)
+    assert resume(trial, "--reject", "not yet").code == 1
+    assert resume(trial, "--approve").code == 0
+    assert len(list((trial.session / "approvals").iterdir())) == 2, "both are on record"
+
+
+def test_what_a_person_was_asked_by_the_evaluator_is_in_the_escalation(trial: House) -> None:
+    from lib.people import escalation
+    from lib.plan import Phase, Run
+    from lib.process import ToolResult
+
+    reply = ToolResult(
+        ExitCode.NEEDS_ESCALATION, {"status": "x", "error": {"code": "C", "message": "m", "question": "Red or blue?"}}
+    )
+    phase = Phase("one", "phase-01-one", (Run("oa", "oa"),))
+    assert "**Question:** Red or blue?" in escalation("trial", trial.folder, [(phase, reply)], "cmd")
 
 
 # In the background

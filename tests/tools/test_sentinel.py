@@ -303,3 +303,66 @@ def test_an_interrupted_verification_goes_on_where_it_was(house: House) -> None:
     checks = home(house) / "stages/02-checks"
     assert [len(list((checks / f"round-{n}").glob("attempt-*"))) for n in (1, 2)] == [1, 1], "no check ran twice"
     assert len(list((home(house) / "stages/03-audit/round-1").glob("attempt-*"))) == 1
+
+
+def test_a_second_run_does_not_forget_how_many_tests_there_were(house: House) -> None:
+    project(house)
+    less = fixer(write("greet.py", POOR.replace(', ""', "")))
+    assert verify(house, fixer=less).code == 11
+    ran = verify(house, fixer=less)
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL"), ran.stderr
+    assert "1 tests ran, where there were 2" in ran.error["message"]
+
+
+def test_another_question_is_another_verification(house: House) -> None:
+    project(house, GOOD)
+    assert verify(house, "--no-fix").code == 0
+    ran = verify(house, "--no-fix", "--audit", writer=write_spec, auditor=audit("FAIL"))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL"), ran.stderr
+
+
+def test_the_last_look_is_audited_too(house: House) -> None:
+    project(house, GOOD)
+    left = iter((3, 2, 1, 1))
+
+    def grudging(request: Request) -> Reply:
+        entries = [{"requirement": f"r{n}", "status": "unmet", "evidence": "x"} for n in range(next(left))]
+        return returns(request, grade="FAIL", summary="not yet", requirements=entries)
+
+    ran = verify(house, "--audit", writer=write_spec, auditor=grudging, fixer=fixer(write("notes.txt", "mended")))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL"), ran.stderr
+
+
+def test_a_verification_that_could_not_begin_takes_back_the_old_grade(house: House) -> None:
+    project(house, GOOD)
+    assert verify(house, "--no-fix", "--audit", writer=write_spec, auditor=audit("PASS", "met")).code == 0
+    (house.workspace / "greet.py").write_text(POOR)
+    ran = verify(house, "--no-fix", "--audit", writer=lambda r: say("STAGE_FAILED: I cannot"))
+    assert (ran.code, ran.document["grade"]) == (10, "FAIL")
+    assert (home(house) / "grade.txt").read_text() == "FAIL\n"
+    assert ran.error["refinement"]
+
+
+def test_a_fixer_that_writes_nothing_is_no_success(house: House) -> None:
+    project(house)
+    ran = verify(house, fixer=fixer(diagnosis=False))
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL")
+    ran = json.loads((home(house) / "cycle-1/fixed.json").read_text())
+    assert ran["verdict"] == "failed"
+
+
+def test_an_environment_in_the_folder_is_part_of_the_judge(house: House) -> None:
+    from lib.judge import DEFAULT, Judge
+
+    packages = house.workspace / ".venv/lib/python3/site-packages"
+    packages.mkdir(parents=True)
+    judge = Judge(house.workspace, DEFAULT, house.folder / "held", house.folder / "s")
+    judge.hold()
+    (packages / "sitecustomize.py").write_text("raise SystemExit(0)")
+    (packages / "evil.pth").write_text("import os")
+    (house.workspace / "skip.py").write_text("")
+    assert judge.put_back() == [
+        ".venv/lib/python3/site-packages/evil.pth was added",
+        ".venv/lib/python3/site-packages/sitecustomize.py was added",
+    ]
+    assert not (packages / "evil.pth").exists()
