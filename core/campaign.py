@@ -80,8 +80,8 @@ def main(call: Call) -> Json:
     if call.options.reject is not None and campaigns.escalated(call.session.folder):
         return campaign.give_up(call.options.reject)
     if call.options.resolution:
-        text = cli.read_text(call.options.resolution, "--resolution")
-        campaign.resolutions = [people.keep_resolution(call.session.folder, text)]
+        people.keep_resolution(call.session.folder, cli.read_text(call.options.resolution, "--resolution"))
+    campaign.resolutions = people.resolutions(call.session.folder)
     return campaign.go()
 
 

@@ -48,7 +48,7 @@ def main(call: Call) -> Json:
 
 def read_terms(call: Call) -> Terms:
     options = call.options
-    path = Path(options.checks).absolute() if options.checks else checks.DEFAULT_FILE
+    path = Path(options.checks).resolve() if options.checks else checks.DEFAULT_FILE
     if not options.names and not options.checks:
         known = ", ".join(checks.load(path))
         usage("which checks?", f"name some of {known}, or give a file of your own with --checks")

@@ -164,12 +164,18 @@ class Campaign:
                 return reply
             again += 1
             step = Step(phase.folder, "campaign", "01-evaluate", round=again)
-            answered = refinements.answer(self.call, reply, step, f"coord-{phase.folder}-{again}")
+            answered = refinements.answer(self.call, reply, step, f"coord-{phase.folder}-{self.number(phase)}")
             if not answered.resolution:
                 return answered.stopped or refinements.with_question(reply, answered.question)
             if not answered.judged:
                 again = MAX_RERUNS  # nobody said what would help: once more, and no oftener
             resolutions = [answered.resolution]
+
+    def number(self, phase: Phase) -> int:
+        """Of the next answer to this phase: earlier ones stay."""
+        return 1 + len(
+            [p for p in (self.call.session.folder / "resolutions").glob(f"coord-{phase.folder}-*.md") if "request" not in p.name]
+        )
 
     def flags(self, phase: Phase, resolutions: list[Path]) -> list[str]:
         flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from lib.session import now
 DEFAULT_FILE = config.CONFIG / "checks.yaml"
 # A command that is not an agent has no use for the agents' login.
 _WITHHELD = re.compile(r"(ANTHROPIC|CLAUDE)_|AGENTIC_GRANT")
+
+
+_SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,16 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
     if report:
         report.unlink(missing_ok=True)  # an old report must not speak for this run
     env = {k: v for k, v in os.environ.items() if not _WITHHELD.match(k)}
+    proof = _proof(check, evidence, env)
     started = now()
     with Timer() as timer:
         finished = process.run_command(check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output)
     text = redact(output.read_text(encoding="utf-8", errors="replace"))
     files.write_atomic(output, text)
     errors, note, tests = count_errors(check, finished.exit_code, text, report)
+    skipped = _skipped(text) if check.parser == "pytest" else None
+    if proof and finished.exit_code == 0 and not errors and _junit(0, proof)[0]:
+        errors, note = 1, "pytest left no report of its own that says so: it did not come to its end"
     if finished.timed_out:
         errors, note = max(errors, 1), f"still running after {check.timeout_seconds:g} s"
     return {
@@ -85,6 +93,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "blocking": check.blocking,
         "note": note,
         "tests": tests,
+        "skipped": skipped,
         "command": list(check.command),
         "folder": str(cwd),
         "exit_code": finished.exit_code,
@@ -98,6 +107,23 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
     }
 
 
+def _proof(check: Check, evidence: Path, env: dict[str, str]) -> Path | None:
+    """Where pytest itself is asked to write a report, out of reach of what it tests: a line that looks like its summary is not
+    one. Only where the command is pytest for all to see; what another runner does with its environment is not known."""
+    words = [Path(w).name for part in check.command for w in part.split()]
+    if check.parser != "pytest" or "pytest" not in words or words[0] in ("echo", "printf"):
+        return None
+    path = evidence / f"{check.name}.xml"
+    path.unlink(missing_ok=True)
+    env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --junitxml={shlex.quote(str(path))}".strip()
+    return path
+
+
+def _skipped(text: str) -> int:
+    ends = [line for line in text.splitlines() if _SUMMARY.search(line)]
+    return sum(int(n) for n, _ in re.findall(r"(\d+) (skipped|xfailed|deselected)", ends[-1] if ends else ""))
+
+
 ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
 
 
@@ -105,11 +131,15 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     """Holds every output of a phase against the hash its attempt recorded. A phase that produced nothing proves nothing."""
     wrong: list[str] = []
     seen: dict[tuple[str, str], str] = {}
-    for path in sorted((session / "phases" / phase).glob("**/attempt-*/outcome.json")):
-        outcome = files.read_json(path)
+    outcomes = [files.read_json(path) for path in (session / "phases" / phase).glob("**/attempt-*/outcome.json")]
+    for outcome in sorted(outcomes, key=lambda o: str(o.get("finished_at", ""))):
         if outcome.get("verdict") in ("done", "needs_revision"):
             for entry in outcome.get("outputs", []):
                 seen[entry["in"], entry["path"]] = entry["sha256"]
+            changes: list[Json] = outcome.get("artifacts") or []
+            for change in changes:  # a later writer, a fix among them, has the last word
+                if (change["root"], change["path"]) in seen:
+                    seen[change["root"], change["path"]] = change.get("sha256", "")
     for (place, name), sha in seen.items():
         found = (session if place == "session" else cwd) / name
         if files.fingerprint(found) != sha:
@@ -156,12 +186,16 @@ def _pytest(exit_code: int, text: str) -> Counted:
     if exit_code == 5 or "no tests ran" in text:
         return 1, "no test ran", 0
     # Only the last summary line is pytest's own; a test may print anything above it.
-    ends = [line for line in text.splitlines() if re.search(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+", line)]
+    ends = [line for line in text.splitlines() if _SUMMARY.search(line)]
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)", ends[-1] if ends else "")}
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
     passed = counts.get("passed", 0)
     if exit_code != 0:
-        return max(failed, 1), "" if failed else f"pytest ended with {exit_code}", passed + failed
+        return (
+            max(failed, 1),
+            "" if failed else f"pytest ended with {exit_code}",
+            passed + counts.get("failed", 0),
+        )  # an error is no test
     return (0, f"{passed} passed", passed) if passed else (1, "no test ran: nothing passed", 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -224,11 +225,15 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
 
 
 def _open_missing_streams() -> None:
-    """Started with a closed stdout or stderr, a tool still works; there is only nobody to hear it."""
-    for name in ("stdout", "stderr"):
+    """Started with a closed stream, a tool still works; there is only nobody to hear it. In this order each gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            setattr(sys, name, open(nowhere, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(nowhere, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < enough:  # many children at once need many descriptors
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
 
 
 def _install_signals() -> None:

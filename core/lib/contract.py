@@ -93,4 +93,8 @@ def finite_cost(value: Any) -> float | None:
 
 def command(tool: str) -> str:
     """How a person calls a tool from where they stand."""
-    return f"uv run core/{tool}.py" if Path.cwd() == HOUSE else f"uv run {shlex.quote(str(CORE / f'{tool}.py'))}"
+    try:
+        at_home = Path.cwd() == HOUSE
+    except FileNotFoundError:  # standing in a folder that is gone
+        at_home = False
+    return f"uv run core/{tool}.py" if at_home else f"uv run {shlex.quote(str(CORE / f'{tool}.py'))}"

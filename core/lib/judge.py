@@ -6,15 +6,18 @@ it was, and named.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files, scope
-from lib.snapshot import IGNORED, text_name
+from lib.snapshot import IGNORED, real_name, text_name
 
 DEFAULT = (
     *(
@@ -30,13 +33,30 @@ DEFAULT = (
     *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg"),
     *("**/pyproject.toml", "**/ruff.toml", "**/.ruff.toml", "**/pyrightconfig.json", "**/mypy.ini", "**/.coveragerc"),
     *("**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/.gitignore", "**/.ignore", "**/noxfile.py"),
+    *("**/*.dist-info/**", "**/*.egg-info/**", "**/entry_points.txt", "**/*.pyc"),  # what makes pytest load a plugin
     *("**/Makefile", "**/package.json", "**/jest.config.*", "**/vitest.config.*", "**/tsconfig*.json", "**/.eslintrc*"),
 )
 # A module of such a name in the folder a check runs in would be imported in place of the checker, or of what it stands on.
-_CHECKERS = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "ruff", "pyright"}
+_CHECKERS = {
+    *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "ruff", "pyright", "mypy"),
+    *("xdist", "pytest_cov", "coverage", "anyio", "hypothesis", "_hypothesis_pytestplugin", "pytest_asyncio", "pytest_mock"),
+    *(
+        "pytest_timeout",
+        "pytest_randomly",
+        "pytest_django",
+        "pytest_httpx",
+        "respx",
+        "faker",
+        "syrupy",
+        "typeguard",
+        "_distutils_hack",
+    ),
+}
 _STARTERS = {"sitecustomize.py", "usercustomize.py"}
 _UNSEEN = {".git", "__pycache__", "node_modules", ".pytest_cache", ".ruff_cache", ".mypy_cache"}
 _SHADOWS = _CHECKERS | set(sys.stdlib_module_names)
+_SETTINGS = (".sh", ".bash", ".mk", ".cfg", ".toml", ".ini", ".yaml", ".yml", ".json")
+_INTERPRETERS = re.compile(r"(?:.*/)?(?:ba|da|z|k)?sh|(?:.*/)?(?:python|node|ruby|perl)[\d.]*")
 
 
 @dataclass(frozen=True)
@@ -69,10 +89,11 @@ class Judge:
             if text_name(path) not in held:
                 undone.append(f"{text_name(path)} was added")
                 self._set_aside(path)
-        for path, identity in held.items():
+        for name, identity in held.items():
+            path = real_name(name)
             now = self.cwd / path
             if _identity(now) != identity:
-                undone.append(f"{path} was {'changed' if os.path.lexists(now) else 'deleted'}")
+                undone.append(f"{name} was {'changed' if os.path.lexists(now) else 'deleted'}")
                 self._set_aside(path)
                 self._restore(path)
         return sorted(undone)
@@ -82,7 +103,8 @@ class Judge:
 
     def _shadows(self) -> set[str]:
         names = os.listdir(self.cwd) if self.cwd.is_dir() else []  # noqa: PTH208
-        return {n for n in names if n.removesuffix(".py") in _SHADOWS and (n.endswith(".py") or (self.cwd / n).is_dir())}
+        loads = (".py", ".pyc", ".so", ".pyd")
+        return {n for n in names if n.split(".")[0] in _SHADOWS and (n.endswith(loads) or (self.cwd / n).is_dir())}
 
     def _set_aside(self, path: str) -> None:
         """What was done is evidence; it is only no longer where it counts. A link is taken away, never followed."""
@@ -119,14 +141,29 @@ def _walk(root: Path, exclude: Path) -> Iterator[str]:
         hidden = any(part in IGNORED for part in Path(place).parts)  # an environment: what Python runs by itself still counts
         links = [n for n in names if (Path(folder) / n).is_symlink()]
         for name in sorted([*found, *links]):
-            if not hidden or name in _STARTERS or name.endswith(".pth"):
+            counts = not hidden or name in _STARTERS or name.endswith(".pth")
+            if counts and stat.S_IFMT((Path(folder) / name).lstat().st_mode) in (stat.S_IFREG, stat.S_IFLNK):
                 yield os.path.normpath(os.path.join(place, name))  # noqa: PTH118
 
 
-def of_commands(cwd: Path, commands: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Files of the folder that the checks' own command lines name: a script that runs the tests judges too."""
-    words = {word for command in commands for part in command for word in part.split()}
-    return tuple(sorted(literal(w) for w in words if not Path(w).is_absolute() and (cwd / w).is_file()))
+def of_commands(cwd: Path, commands: list[tuple[str, ...]], work: set[str]) -> tuple[str, ...]:
+    """Files of the folder that the checks' own command lines run or read their settings from: a script that runs the tests judges
+    too, and so does what lies beside it. What is only looked at is the work, and `work` is what is known to be."""
+    found: set[str] = set()
+    for command in commands:
+        words = [word for part in command for word in re.split(r"[\s=;&|]+", part) if word]
+        places = [cwd, *((cwd / w) for v, w in itertools.pairwise(words) if v == "cd")]
+        for before, word in itertools.pairwise(["", *words]):
+            names = [word.replace(".", "/") + ".py", word.replace(".", "/") + "/__main__.py"] if before == "-m" else [word]
+            for path in (Path(os.path.normpath(place / name)) for place in places for name in names):
+                if not path.is_file() or not path.is_relative_to(cwd):
+                    continue
+                runs = before == "-m" or path.suffix in _SETTINGS or os.access(path, os.X_OK) or _INTERPRETERS.fullmatch(before)
+                relative = str(path.relative_to(cwd))
+                if runs and relative not in work:
+                    found.add(literal(relative))
+                    found |= {literal(str(path.parent.relative_to(cwd))) + "/**"} if path.parent != cwd else set()
+    return tuple(sorted(found))
 
 
 def literal(path: str) -> str:

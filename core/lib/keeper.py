@@ -94,6 +94,13 @@ def reap(pids: Iterable[int]) -> None:
             pass  # not a direct child, or somebody waited for it first
 
 
+def wait_for(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # somebody waited for it first
+
+
 def has_children() -> bool:
     """Whether anything is below this process at all. Those that have ended already are taken note of, and gone."""
     try:

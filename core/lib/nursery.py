@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import errno
+import fcntl
 import gc
 import importlib
 import json
@@ -22,6 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -38,6 +40,7 @@ _LOST = -signal.SIGKILL  # what we say of a child whose end nobody could tell us
 
 pid = 0  # the nursery of this process, while it has one
 _control: socket.socket | None = None
+_closing = threading.Lock()
 
 
 def open_nursery() -> None:
@@ -54,13 +57,14 @@ def open_nursery() -> None:
 
 
 def close_nursery() -> None:
-    """What it started and is still there becomes ours, as its subreaper."""
+    """What it started and is still there becomes ours, as its subreaper; new tools get an interpreter of their own."""
     global pid, _control
-    if _control:
-        keeper.send(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        _control.close()
-        pid, _control = 0, None
+    with _closing:
+        if _control:
+            keeper.send(pid, signal.SIGKILL)
+            keeper.wait_for(pid)
+            _control.close()
+            pid, _control = 0, None
 
 
 def can_start(argv: Sequence[str]) -> bool:
@@ -100,7 +104,10 @@ class Child:
 
     def _wait_for_end(self, timeout: float | None) -> int | None:
         if self.returncode is None and _readable([self._channel], timeout):
-            told = self._channel.recv(_NUMBER.size)
+            try:
+                told = self._channel.recv(_NUMBER.size)
+            except ConnectionResetError:
+                told = b""  # the nursery itself was ended
             self.returncode = _NUMBER.unpack(told)[0] if told else _LOST
             self._channel.close()
         return self.returncode
@@ -115,7 +122,7 @@ def start(argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], inhe
         if len(os.fsencode(word)) >= ARGUMENT_LIMIT:
             raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked = {"argv": list(argv), "cwd": os.fspath(cwd or Path.cwd()), "env": dict(env), "inherit": list(inherit)}
+    asked = {"argv": list(argv), "cwd": os.fspath(cwd) if cwd else _here(), "env": dict(env), "inherit": list(inherit)}
     request = os.memfd_create("request")
     os.write(request, json.dumps(asked).encode())
     their_in, our_in = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), None)
@@ -123,10 +130,23 @@ def start(argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], inhe
     given = (theirs.detach(), request, their_in, their_out, their_err)
     try:
         socket.send_fds(_control, [b"."], [*given, *inherit.values()])
+    except OSError:
+        channel.close()
+        for descriptor in (our_in, our_out, our_err):
+            if descriptor is not None:
+                os.close(descriptor)
+        raise
     finally:
         for descriptor in given:
             os.close(descriptor)
     return Child(channel, our_in, our_out, our_err)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return "/"  # the folder we stand in is gone; a tool is told where to work anyway
 
 
 def _readable(sources: Sequence[socket.socket | int], timeout: float | None = None) -> list[int]:
@@ -150,8 +170,15 @@ def _serve(control: socket.socket) -> NoReturn:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     _load()
     channels: dict[int, socket.socket] = {}
+    told: list[
+        socket.socket
+    ] = []  # whose end was told; they are closed from the other side, or an order on its way would undo it
     while True:
-        ready = _readable([control, wake, *channels.values()])
+        ready = _readable([control, wake, *channels.values(), *told])
+        for channel in [c for c in told if c.fileno() in ready]:
+            if not channel.recv(1):
+                told.remove(channel)
+                channel.close()
         for child in [c for c, channel in channels.items() if channel.fileno() in ready]:
             order = channels[child].recv(1)
             keeper.send(child, order[0] if order else signal.SIGKILL)
@@ -163,7 +190,7 @@ def _serve(control: socket.socket) -> NoReturn:
             if child in channels:
                 channel = channels.pop(child)
                 channel.send(_NUMBER.pack(code))
-                channel.close()
+                told.append(channel)
         if control.fileno() in ready:
             data, descriptors, _, _ = socket.recv_fds(control, 1, 16)
             if not data:
@@ -212,8 +239,10 @@ def _become(descriptors: Sequence[int]) -> NoReturn:
         kept = dict(zip(asked["inherit"], streams[3:], strict=True))
         keeper.die_with_parent()
         os.setsid()
+        high = [fcntl.fcntl(streams[number], fcntl.F_DUPFD, 10) for number in range(3)]  # none is overwritten before its turn
+        kept = {name: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for name, descriptor in kept.items()}
         for number in range(3):
-            os.dup2(streams[number], number)
+            os.dup2(high[number], number)
         _close_all_but(set(kept.values()))
         os.chdir(asked["cwd"])
         os.environ.clear()

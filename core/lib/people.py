@@ -65,6 +65,12 @@ def keep_resolution(session: Path, text: str) -> Path:
     return path
 
 
+def resolutions(session: Path) -> list[Path]:
+    """What a person has answered since the last time one was asked. It is told until what it is about has succeeded."""
+    asked = max((p.stat().st_mtime for p in (session / "escalations").glob("*.md")), default=0.0)
+    return [p for p in sorted((session / "resolutions").glob("human-*.md")) if p.stat().st_mtime >= asked]
+
+
 def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResult]], command: str) -> str:
     """What a busy person needs: what failed, what was tried, where the evidence is, and the choices."""
     lines = [f"# {campaign}: a decision is needed", ""]

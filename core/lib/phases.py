@@ -80,9 +80,15 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
         code = verified if verified != ExitCode.SUCCESS else code
     if code not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS, *UNFINISHED) and not call.options.keep_failed:
         coordinator.roll_back()
+    if code in UNFINISHED:
+        coordinator.pause()
     document = coordinator.report(code, grade)
     coordinator.checkpoint(grade)
     return document | {"report": str(report.write(call.session.folder))}
+
+
+def _since(before: Json) -> Json:
+    return {"rolled_back_at": before["rolled_back_at"]} if "rolled_back_at" in before else {}
 
 
 def _escalated(reply: ToolResult) -> ToolResult:
@@ -204,25 +210,52 @@ class Coordinator:
         trees.require_repository(self.call.cwd, f"the phase {self.phase.name}")
         path = self.folder / "before.json"
         report = self.folder / "report.json"
+        before = files.read_json(path) if path.exists() else {}
+        if before.get("rolling_back"):  # it was cut short: what was begun is finished first
+            self._finish_roll_back(before)
+            before = files.read_json(path)
         ended_well = report.exists() and files.read_json(report).get("exit_code") in (0, 12)
-        if path.exists() and not files.read_json(path).get("rolled_back") and not ended_well:
+        if before and not before.get("rolled_back") and not ended_well and not self._touched_while_waiting(before):
             return  # resumed: what there is now is already this phase's work
         commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
-        files.write_json(path, {"commit": commit, "ref": f"{self.refs}/before", "at": now()})
+        number = before.get("rollbacks", 0)
+        files.write_json(
+            path, {"commit": commit, "ref": f"{self.refs}/before", "at": now(), "rollbacks": number, **_since(before)}
+        )
+
+    def _touched_while_waiting(self, before: Json) -> bool:
+        """Whether somebody else worked here while the phase waited for a person: that is not ours to put back."""
+        paused = before.get("paused")
+        return bool(paused) and not self.tree.same(paused, self.tree.take(f"{self.refs}/resumed", "as it was found"))
+
+    def pause(self) -> None:
+        """The phase waits: what the workspace is like now is what it left."""
+        path = self.folder / "before.json"
+        if self.phase.rollback and path.exists():
+            paused = self.tree.take(f"{self.refs}/paused", f"{self.phase.name}, while it waits")
+            files.write_json(path, files.read_json(path) | {"paused": paused})
 
     def roll_back(self) -> None:
         if not self.phase.rollback:
             return
         path = self.folder / "before.json"
         before = files.read_json(path)
-        number = 1 + len(list(self.folder.glob("rolled-back-*.json")))
+        number = before.get("rollbacks", 0) + 1
         ref = f"{self.refs}/failed-{number}"
         failed = self.tree.take(ref, f"{self.phase.name}, failed, as it was before it was rolled back")
+        before |= {"rolling_back": {"ref": ref, "commit": failed}, "rollbacks": number}
+        files.write_json(path, before)
+        self._finish_roll_back(before)
+
+    def _finish_roll_back(self, before: Json) -> None:
+        """From here on it can be cut short at any moment and goes on."""
+        failed = before["rolling_back"]
         changed = self.tree.put_back(before["commit"])
-        self.rolled_back = {"ref": ref, "commit": failed, "to": before["commit"], "paths": changed[:200]}
-        files.write_json(self.folder / f"rolled-back-{number}.json", self.rolled_back)
-        files.write_json(path, before | {"rolled_back": True})
-        self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": ref})
+        self.rolled_back = {**failed, "to": before["commit"], "paths": changed[:200]}
+        files.write_json(self.folder / f"rolled-back-{before['rollbacks']}.json", self.rolled_back)
+        kept = {key: value for key, value in before.items() if key not in ("rolling_back", "paused")}
+        files.write_json(self.folder / "before.json", kept | {"rolled_back": True, "rolled_back_at": now()})
+        self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": failed["ref"]})
 
     def only_roll_back(self) -> Json:
         """What a campaign asks for when it has given up on the phase."""

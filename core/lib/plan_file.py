@@ -48,6 +48,7 @@ class _Reader:
             raise self.document.error(
                 at, "phases that run together share a workspace: one cannot be put back alone", "max_parallel: 1"
             )
+        self._alone(phases)
         for index, phase in enumerate(phases):
             self._inputs(index, phase, {p.name: p for p in phases})
         workspace = self.data.get("workspace", ".")
@@ -69,6 +70,26 @@ class _Reader:
             max_depth=self.data.get("max_depth", DEFAULT_MAX_DEPTH[4]),
             budget=self.data.get("budget", {}),
         )
+
+    def _alone(self, phases: list[Phase]) -> None:
+        """A fix puts back what judges; of two phases that work in one folder at once, it would put back the other's work."""
+        if self.data.get("max_parallel", 1) == 1:
+            return
+        after = {p.name: p.depends_on for p in phases}
+        for index, phase in enumerate(phases):
+            together = [
+                p.name
+                for p in phases
+                if p != phase
+                and p.name not in fanout.all_before(after, phase.name)
+                and phase.name not in fanout.all_before(after, p.name)
+            ]
+            if phase.fix and together and set(phase.checks) - {checks.ARTIFACTS}:
+                message = (
+                    f"{phase.name} may run together with {', '.join(together)} in one folder: what is mended there is not its own"
+                )
+                hint = "verify: {fix: false}, a depends_on, or max_parallel: 1"
+                raise self.document.error(["phases", index, "verify"], message, hint)
 
     def _checks_file(self) -> str:
         name = self.data.get("checks")

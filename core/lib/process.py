@@ -29,6 +29,7 @@ from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError
 STDOUT_LIMIT = 64 * 1024 * 1024  # one document; a child that prints more has lost its mind
 LINE_LIMIT = 4 * 1024 * 1024
 TAIL_LINES = 20
+INSIST_SECONDS = 5.0  # a killed process is gone long before; who has not said so by then cannot
 
 stopping = threading.Event()  # set once, when this process has been asked to end
 stop_softly: Callable[[], None] | None = None  # what to do then instead of raising, where raising would be unsafe
@@ -70,10 +71,9 @@ def run(
     inherit = {keeper.LEASE_VARIABLE: lease_read} | ({LOCK_VARIABLE: session_lock} if session_lock is not None else {})
     child: Child
     try:
-        if nursery.can_start(argv):
-            child = nursery.start(argv, cwd=cwd, env=env, inherit=inherit, stdin=stdin is not None)
-        else:
-            child = _start(argv, cwd, env, inherit, stdin is not None, stdout_file)
+        child = _fork(argv, cwd, env, inherit, stdin is not None) or _start(
+            argv, cwd, env, inherit, stdin is not None, stdout_file
+        )
     except BaseException:  # whatever it was, a stop included: a lease nobody holds must not stay open
         os.close(lease_write)
         raise
@@ -89,6 +89,19 @@ def run(
             _own_children.discard(getattr(child, "pid", 0))
             if child.returncode:
                 end_orphans()  # a child that ended well has ended everything below itself
+
+
+def _fork(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str], inherit: Mapping[str, int], stdin: bool
+) -> nursery.Child | None:
+    """From the nursery, where it can; one that is gone is not missed."""
+    if not nursery.can_start(argv):
+        return None
+    try:
+        return nursery.start(argv, cwd=cwd, env=env, inherit=inherit, stdin=stdin)
+    except (BrokenPipeError, ConnectionError):
+        nursery.close_nursery()
+        return None
 
 
 def _start(
@@ -141,6 +154,9 @@ def stop(child: Child, grace: float) -> None:
     _wait(child, grace)
     if child.poll() is None:
         child.kill()
+        _wait(child, INSIST_SECONDS)
+    if child.poll() is None:
+        nursery.close_nursery()  # it does not pass our orders on: stopped, or gone
         child.wait()
 
 
@@ -211,6 +227,8 @@ def _follow(
                 kill_at = now + grace
             if kill_at and now > kill_at and child.poll() is None:
                 child.kill()
+                if now > kill_at + INSIST_SECONDS:
+                    nursery.close_nursery()
             if not selector.get_map():
                 _wait(child, 0.1)  # it has said all it has to say, and is about to end
             for key, _ in selector.select(0.1) if selector.get_map() else ():

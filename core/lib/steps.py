@@ -112,7 +112,14 @@ class Finished:
             return None
         if self.told and outcome["exit_code"] != ExitCode.SUCCESS:
             return None
+        if "artifacts" not in outcome and outcome.get("finished_at", "") < self._put_back_at(step.phase):
+            return None  # what it did to the workspace is not known, and may have been undone
         return outcome if self._same_agent(outcome, tier) and self._still_there(outcome) else None
+
+    def _put_back_at(self, phase: str) -> str:
+        """When the workspace was last put back as it was before the phase."""
+        path = self.session.folder / "phases" / phase / "before.json"
+        return str(files.read_json(path).get("rolled_back_at", "")) if phase and path.exists() else ""
 
     def judgement(self, step: Step, wanted: str) -> Json | None:
         """The newest judgement of a folder that has not changed since, whichever way it went."""

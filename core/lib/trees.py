@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from lib import files
 from lib.contract import Json, StrataError
 from lib.snapshot import Snapshot
 
@@ -73,6 +74,10 @@ class Tree:
         self.git("update-ref", ref, commit)
         return commit
 
+    def same(self, one: str, other: str) -> bool:
+        trees = [self.git("rev-parse", f"{commit}^{{tree}}") for commit in (one, other)]
+        return trees[0] == trees[1]
+
     def put_back(self, commit: str) -> list[str]:
         """Makes the workspace what it was at `commit` and returns the paths that were different."""
         before = self._listed(commit)
@@ -82,12 +87,14 @@ class Tree:
         changed = [p for p in now if before.get(p) != now[p] or modes.get(p) != now_extra["modes"].get(p)]
         missing = [p for p in before if p not in now]
         folders: dict[str, int] = extra["folders"]
-        for path in changed:
-            (self.cwd / path).unlink()
-        for folder in sorted(set(now_extra["folders"]) - set(folders), reverse=True):
-            shutil.rmtree(self.cwd / folder, ignore_errors=True)  # it was not there; at most caches are left in it
         for path in [*(p for p in changed if p in before), *missing]:
-            self._write(path, before[path], modes.get(path))
+            self._write(path, before[path], modes.get(path))  # each file whole, in one step
+        for path in (p for p in changed if p not in before):
+            if os.path.lexists(self.cwd / path) and not any(q.startswith(f"{path}/") for q in before):
+                (self.cwd / path).unlink()
+        for folder in sorted(set(now_extra["folders"]) - set(folders), reverse=True):
+            if not (self.cwd / folder).is_symlink() and folder not in before:
+                shutil.rmtree(self.cwd / folder, ignore_errors=True)  # it was not there; at most caches are left in it
         for folder, mode in folders.items():
             (self.cwd / folder).mkdir(parents=True, exist_ok=True)
             (self.cwd / folder).chmod(mode)
@@ -128,13 +135,13 @@ class Tree:
             if (self.cwd / parent).is_symlink() or (self.cwd / parent).is_file():
                 (self.cwd / parent).unlink()
         target.parent.mkdir(parents=True, exist_ok=True)
-        if entry.mode == "120000":
-            target.symlink_to(os.fsdecode(content))
-            return
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
-        target.write_bytes(content)
-        target.chmod(mode if mode is not None else (0o755 if entry.mode == "100755" else 0o644))
+        if entry.mode == "120000":
+            target.unlink(missing_ok=True)
+            target.symlink_to(os.fsdecode(content))
+        else:
+            files.write_atomic(target, content, mode if mode is not None else (0o755 if entry.mode == "100755" else 0o644))
 
 
 def require_repository(cwd: Path, where: str) -> None:

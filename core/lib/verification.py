@@ -79,6 +79,8 @@ class Verification:
         try:
             spec = self.specification(first)
             for cycle in range(first, first + MAX_CYCLES):
+                if not self.closed(cycle):
+                    self.put_back(cycle)  # of a fix that was cut short: nothing is judged by what it left behind
                 found = self.look(cycle, spec)
                 if found["overall"] != "FAIL":
                     return self.end(found, cycle)
@@ -192,10 +194,12 @@ class Verification:
         for record in found["checks"]:
             if record.get("output"):
                 record["evidence"] = f"{evidence}/{record['output']}"
-            ran = record.get("tests")
-            if ran is not None and ran < before.get(record["name"], 0):
-                fewer = f"{ran} tests ran, where there were {before[record['name']]}"
-                record |= {"passed": False, "errors": record["errors"] + 1, "note": fewer}
+            ran, known = record.get("tests"), before.get(record["name"], (0, 0))
+            fewer = ran is not None and ran < known[0]
+            skips = (record.get("skipped") or 0) > known[1] if known[0] else False
+            if fewer or skips:
+                note = f"{ran} tests ran, where there were {known[0]}" if fewer else f"{record['skipped']} tests are skipped now"
+                record |= {"passed": False, "errors": record["errors"] + 1, "note": note}
         return checks.summary(found["checks"])
 
     def evidence(self, cycle: int) -> Path | None:
@@ -213,14 +217,16 @@ class Verification:
         stage = Stage("checks", STAGES["checks"], worker, retry_max=0, timeout_seconds=3600)
         return self.order(stage, cycle, Task(action="CHECK"), "")
 
-    def tests_before(self, cycle: int) -> dict[str, int]:
-        """The most tests each check ran in this verification: a fix does not make a check pass by leaving some out."""
-        most: dict[str, int] = {}
+    def tests_before(self, cycle: int) -> dict[str, tuple[int, int]]:
+        """The most tests each check ran in this verification, and the most it skipped: a fix does not make a check pass by
+        leaving some out."""
+        most: dict[str, tuple[int, int]] = {}
         for earlier in range(self.state().get("tests_since", 1), cycle):
             for path in self.cycle(earlier).glob("*-results.json"):
                 records: list[Json] = files.read_json(path)["checks"]
                 for record in records:
-                    most[record["name"]] = max(most.get(record["name"], 0), record.get("tests") or 0)
+                    ran, skipped = most.get(record["name"], (0, 0))
+                    most[record["name"]] = (max(ran, record.get("tests") or 0), max(skipped, record.get("skipped") or 0))
         return most
 
     def audit(self, cycle: int, spec: Path, found: Json, results: Path, last: bool) -> Json:
@@ -257,7 +263,15 @@ class Verification:
         self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to mend")
         inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
         context = [p for n in range(self.state()["first_cycle"], cycle) if (p := self.cycle(n) / "not-fixed.md").exists()]
-        done = self.ask("fix", "sentinel-fixer", cycle, inputs, mends=True, context=tuple(context))
+        held = self.hold(cycle)
+        files.write_json(held.copies / "globs.json", {"globs": list(held.globs)})
+        held.hold()
+        try:
+            done = self.ask("fix", "sentinel-fixer", cycle, inputs, mends=True, context=tuple(context))
+        finally:
+            undone = self.put_back(cycle)
+        if undone and done.ok:
+            raise Stopped(self.unresolved(found, ExitCode.NEEDS_REFINEMENT, f"what judges was touched: {'; '.join(undone[:8])}"))
         if (done.error or {}).get("code") in HOPELESS:
             return _why(done)
         if not done.ok:
@@ -300,7 +314,32 @@ class Verification:
         own: tuple[str, ...] = ()
         if self.terms.checks_file.is_relative_to(self.call.cwd):
             own = (judge.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
-        return (*judge.DEFAULT, *self.terms.protect, *judge.of_commands(self.call.cwd, commands), *written, *own)
+        named = judge.of_commands(self.call.cwd, commands, self.made())
+        return (*judge.DEFAULT, *self.terms.protect, *named, *written, *own)
+
+    def made(self) -> set[str]:
+        """Files of the workspace that the phase itself wrote: they are the work."""
+        found: set[str] = set()
+        folder = self.call.session.folder / "phases" / self.base.phase
+        for path in folder.glob("**/attempt-*/outcome.json") if self.base.phase else ():
+            if self.home not in path.parents:
+                changes: list[dict[str, Any]] = files.read_json(path).get("artifacts") or []
+                found |= {c["path"] for c in changes if c["root"] == "workspace"}
+        return found
+
+    def hold(self, cycle: int) -> judge.Judge:
+        return judge.Judge(self.call.cwd, self.judges(), self.cycle(cycle) / "judge", self.call.session.folder)
+
+    def put_back(self, cycle: int) -> list[str]:
+        """Whatever became of the fixer: what judges is as it was before it started."""
+        kept = self.cycle(cycle) / "judge"
+        if not (kept / "held.json").exists():
+            return []
+        globs = tuple(files.read_json(kept / "globs.json")["globs"])
+        undone = judge.Judge(self.call.cwd, globs, kept, self.call.session.folder).put_back()
+        if undone:
+            self.call.event(f"{self.base.slug}.cycle-{cycle}", "judge-restored", "; ".join(undone[:8]))
+        return undone
 
     def artifacts(self) -> list[str]:
         """What the phase says it finished, from its signals."""

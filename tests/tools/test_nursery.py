@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from lib import keeper
@@ -81,3 +83,41 @@ def test_a_killed_tool_takes_its_nursery_along(house: House) -> None:
         child.kill()
         wait_for(lambda: not Path(f"/proc/{nursery}").exists(), what="the end of the nursery")
     wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
+
+
+def test_a_nursery_that_is_stopped_does_not_hold_anything_up(house: House) -> None:
+    one_stage(house, SLEEPER)
+    with house.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for((house.workspace / "started").exists)
+        os.kill(nursery_of(child.pid), signal.SIGSTOP)
+        child.terminate()
+        assert child.wait(timeout=60) == 20
+    wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
+
+
+def test_without_its_nursery_a_tool_starts_interpreters(house: House) -> None:
+    one_stage(house, SLEEPER)
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: a, tool: worker.py, retry: {max: 1}}\n", "trial")
+    with house.start("orchestrator", "trial", "--output-format", "json") as child:
+        wait_for((house.workspace / "started").exists)
+        (house.workspace / "go").write_text("x")
+        os.kill(nursery_of(child.pid), signal.SIGKILL)
+        out, _ = child.communicate(timeout=60)
+    assert child.returncode == 0, out
+
+
+def test_an_order_that_crosses_the_end_does_not_hide_it(house: House) -> None:
+    words = (
+        "import sys; sys.argv[0] = '/x'\nfrom lib import nursery, process\nfrom lib.contract import CORE\nimport os, time\n"
+        "nursery.open_nursery()\ncodes = set()\n"
+        "for n in range(60):\n"
+        "    argv = [sys.executable, str(CORE / 'signals.py'), '--help']\n"
+        "    child = nursery.start(argv, cwd=None, env=dict(os.environ), inherit={}, stdin=False)\n"
+        "    time.sleep(0.001 * (n % 40))\n    child.terminate(); child.terminate()\n    codes.add(child.wait(20))\n"
+        "    child.stdout.close(); child.stderr.close()\n"
+        "nursery.close_nursery()\nassert codes <= {0, 20, -15}, codes\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", words], cwd=house.folder / "core", env=house.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -361,6 +362,79 @@ def test_what_a_person_was_asked_by_the_evaluator_is_in_the_escalation(trial: Ho
     )
     phase = Phase("one", "phase-01-one", (Run("oa", "oa"),))
     assert "**Question:** Red or blue?" in escalation("trial", trial.folder, [(phase, reply)], "cmd")
+
+
+def test_a_rollback_that_was_cut_short_is_finished(repository: House) -> None:
+    write(repository, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % ", on_failure: rollback")
+    (repository.workspace / "checks.yaml").write_text('version: 1\nchecks: {good: {command: "test ! -f new/file.txt"}}\n')
+    before = state_of(repository.workspace)
+    source = repository.folder / "core/lib/phases.py"
+    whole = source.read_text()
+    source.write_text(
+        whole.replace(
+            "        changed = self.tree.put_back(",
+            "        import os; os.kill(os.getpid(), 9)\n        changed = self.tree.put_back(",
+        )
+    )
+    campaign(repository)
+    shutil.rmtree(repository.workspace / "new")  # as far as it came
+    (repository.workspace / "kept.txt").unlink()
+    source.write_text(whole)
+    ran = resume(repository)
+    assert ran.code == 3, "the phase is done again from where it was put back to, and fails again"
+    assert state_of(repository.workspace) == before
+    assert len(git(repository.workspace, "for-each-ref", "refs/strata", "--format=%(refname)").split()) == 3, (
+        "before, failed-1, failed-2"
+    )
+
+
+def test_what_the_user_did_while_a_phase_waited_is_not_put_back(repository: House) -> None:
+    stages = STAGE % ("a", "a") + "  - {name: q, ask: {question: Well?}}\n"
+    repository.orchestrator(f"version: 1\nname: oa\nstages:\n{stages}", "oa")
+    write(repository, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % ", on_failure: rollback")
+    (repository.workspace / "checks.yaml").write_text('version: 1\nchecks: {good: {command: "false"}}\n')
+    assert campaign(repository).code == 3
+    (repository.workspace / "user.txt").write_text("mine")
+    assert resume(repository, "--answer", "q=yes").code == 3
+    assert (repository.workspace / "user.txt").read_text() == "mine"
+
+
+def test_a_link_that_became_a_folder_is_put_back(repository: House) -> None:
+    from lib.trees import Tree
+
+    tree = Tree(repository.workspace, repository.folder / "s")
+    commit = tree.take("refs/strata/test/before", "before")
+    before = state_of(repository.workspace)
+    (repository.workspace / "link").unlink()
+    (repository.workspace / "link").mkdir()
+    (repository.workspace / "kept.txt").unlink()
+    tree.put_back(commit)
+    assert state_of(repository.workspace) == before
+
+
+def test_a_resolution_is_told_until_it_has_helped(trial: House) -> None:
+    from lib import people
+
+    session = trial.folder / "s"
+    (session / "escalations").mkdir(parents=True)
+    (session / "escalations/01.md").write_text("?")
+    os.utime(session / "escalations/01.md", (1, 1))
+    path = people.keep_resolution(session, "blue")
+    assert people.resolutions(session) == [path]
+    (session / "escalations/02.md").write_text("?")
+    os.utime(path, (2, 2))
+    assert people.resolutions(session) == [], "another question was asked since"
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", "<&- >&- 2>&-"])
+def test_waiting_is_3_whoever_listens(trial: House, closed: str) -> None:
+    import shlex
+
+    write(trial, FIRST % ", checkpoint: {at: after}")
+    command = f"{shlex.join(trial.argv('campaign', 'plan.yaml'))} {closed}"
+    done = subprocess.run(["bash", "-c", command], env=trial.env, cwd=trial.workspace, check=False, capture_output=True)
+    assert done.returncode == 3
+    assert log(trial) == ["a"]
 
 
 # In the background

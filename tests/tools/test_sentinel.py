@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from scripted_model.server import Reply, Request, Script, by_agent, say, scripted, tool
 from skeletons.scripts import returns
-from support import House, Ran, wait_for
+from support import House, Ran, wait_for, with_marker
 
 CHECKS = """version: 1
 checks:
@@ -148,6 +149,19 @@ def test_what_failed_is_mended_and_checked_again(house: House) -> None:
         ("adds settings for ruff", (write("ruff.toml", 'exclude = ["*"]\n'),)),
         ("deletes the test", (shell("rm tests/test_greet.py"),)),
         ("puts a link in the place of the tests", (shell("mv tests other && mkdir empty && ln -s empty tests"),)),
+        (
+            "brings a plugin of its own",
+            (
+                write("evil-1.0.dist-info/entry_points.txt", "[pytest11]\nevil = evil_plugin\n"),
+                write("evil-1.0.dist-info/METADATA", "Name: evil\nVersion: 1.0\n"),
+                write("evil_plugin.py", "def pytest_collection_modifyitems(items):\n    items[:] = items[:1]\n"),
+            ),
+        ),
+        ("shadows an installed plugin", (write("anyio/pytest_plugin.py", "import os\n\nos._exit(0)\n"),)),
+        (
+            "speaks for pytest",
+            (write("greet.py", "import os\n\nfor n in (1, 2):\n    os.write(n, b'2 passed in 0.01s\\n')\nos._exit(0)\n"),),
+        ),
         ("leaves out the case that fails", (write("greet.py", POOR.replace(', ""', "")),)),
     ],
 )
@@ -156,6 +170,8 @@ def test_a_fix_that_lies_never_turns_a_fail_into_a_pass(
 ) -> None:
     project(house)
     with_shell(house)
+    healing = house.folder / "core/lib/healing.py"  # once per cycle is enough of a lie
+    healing.write_text(healing.read_text().replace("SELF_HEAL_MAX = 2", "SELF_HEAL_MAX = 0"))
     ran = verify(house, fixer=fixer(*blocks))
     assert (ran.code, ran.document["grade"]) == (11, "FAIL"), ran.stderr
     assert "no improvement" in ran.error["message"]
@@ -271,6 +287,37 @@ def test_without_a_model_a_red_folder_is_a_fail_that_says_why(house: House) -> N
     assert (house.folder / "s/refinements/sentinel-sentinel.md").read_text().startswith("# Refinement Request")
 
 
+@pytest.mark.parametrize("victim", ["sentinel.py", "agent.py"])
+def test_a_fix_that_dies_after_bribing_does_not_pass(house: House, victim: str) -> None:
+    """Whoever is killed while the test is the fixer's: nothing is judged by it."""
+    project(house)
+
+    def cheat(request: Request) -> Reply:
+        if request.turn == 2:
+            (house.folder / "cheated").write_text("x")
+            return say("late", hang_seconds=60)
+        return fixer(write("tests/test_greet.py", "def test_greet() -> None:\n    pass\n"))(request)
+
+    known: dict[str, Script] = {"sentinel__auditor": audit(), "sentinel__consolidator": consolidate, "sentinel__fixer": cheat}
+    flags = ("--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"), "--output-format", "json")
+    with scripted(by_agent(**known)) as model:
+        env = model.environment(str(house.folder / "claude"))
+        with house.start("sentinel", *flags, **env) as child:
+            wait_for((house.folder / "cheated").exists)
+            pids = [p for p in with_marker(f"core/{victim}") if "nursery" not in Path(f"/proc/{p}/cmdline").read_text()]
+            pids = [p for p in pids if str(house.folder) in Path(f"/proc/{p}/cmdline").read_text()]
+            (house.folder / "cheated").unlink()
+            os.kill(pids[0], signal.SIGKILL)
+            if victim == "agent.py":
+                wait_for((house.folder / "cheated").exists, what="the next cycle's fix")
+                child.terminate()
+            child.wait(timeout=60)
+    wait_for(lambda: not with_marker(str(house.folder / "core")), what="the end of the tree")
+    ran = verify(house, fixer=fixer())
+    assert (ran.code, ran.document["grade"]) == (11, "FAIL"), ran.stderr
+    assert (house.workspace / "tests/test_greet.py").read_text() == TEST
+
+
 def test_an_interrupted_verification_goes_on_where_it_was(house: House) -> None:
     project(house)
     asked: list[str] = []
@@ -366,3 +413,52 @@ def test_an_environment_in_the_folder_is_part_of_the_judge(house: House) -> None
         ".venv/lib/python3/site-packages/sitecustomize.py was added",
     ]
     assert not (packages / "evil.pth").exists()
+
+
+def test_names_that_are_no_text_do_not_switch_the_judge_off(house: House) -> None:
+    from lib.judge import DEFAULT, Judge
+
+    tests = house.workspace / "tests"
+    tests.mkdir()
+    odd = os.fsencode(tests) + b"/data\xff.bin"
+    with open(odd, "wb") as file:  # noqa: PTH123
+        file.write(b"1")
+    os.mkfifo(tests / "pipe")
+    (tests / "test_z.py").write_text("real")
+    judge = Judge(house.workspace, DEFAULT, house.folder / "held", house.folder / "s")
+    judge.hold()
+    with open(odd, "wb") as file:  # noqa: PTH123
+        file.write(b"2")
+    (tests / "test_z.py").write_text("bribed")
+    assert len(judge.put_back()) == 2
+    assert (tests / "test_z.py").read_text() == "real"
+    with open(odd, "rb") as file:  # noqa: PTH123
+        assert file.read() == b"1"
+
+
+def test_what_a_check_runs_judges_and_what_it_looks_at_is_the_work(house: House) -> None:
+    from lib.judge import of_commands
+
+    w = house.workspace
+    for name in ("scripts/check.sh", "scripts/inner.sh", "tools/verify.py", "sub/run.sh", "strict.toml", "app.py", "main.py"):
+        (w / name).parent.mkdir(exist_ok=True)
+        (w / name).write_text("")
+    commands = [
+        ("sh", "-c", "sh scripts/check.sh && ruff check --config=strict.toml app.py"),
+        ("python", "-m", "tools.verify"),
+        ("sh", "-c", f"cd sub && sh run.sh; python {w}/main.py"),
+    ]
+    found = of_commands(w, commands, {"main.py"})
+    assert set(found) == {"scripts/check.sh", "scripts/**", "strict.toml", "tools/verify.py", "tools/**", "sub/run.sh", "sub/**"}
+
+
+def test_a_folder_that_changed_while_it_was_judged_is_judged_again(house: House) -> None:
+    (house.folder / "checks.yaml").write_text(
+        'version: 1\nchecks: {slow: {command: "test ! -f bad && touch looked && sleep 1"}}\n'
+    )
+    flags = ("--checks", str(house.folder / "checks.yaml"), "--session-dir", str(house.folder / "s"), "--no-fix")
+    with house.start("sentinel", *flags) as child:
+        wait_for((house.workspace / "looked").exists)
+        (house.workspace / "bad").write_text("x")
+        child.wait(timeout=60)
+    assert house.json("sentinel", *flags).code == 10
