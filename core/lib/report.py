@@ -68,7 +68,7 @@ def _run(run: Json) -> str:
 
 def _first_look(session: Path, error: Json, outcomes: list[Json]) -> list[str]:
     lines = [f"{error.get('code')}: {error.get('message')}", *(["", f"→ {error['hint']}"] if error.get("hint") else [])]
-    failed = [o for o in outcomes if o.get("exit_code") not in (0, None)]
+    failed = sorted((o for o in outcomes if o.get("exit_code") not in (0, None)), key=lambda o: str(o.get("finished_at", "")))
     if failed:
         at = failed[-1]["at"]
         there = [name for name in ("output.md", "refinement.md", "outcome.json") if (session / at / name).exists()]
@@ -78,7 +78,9 @@ def _first_look(session: Path, error: Json, outcomes: list[Json]) -> list[str]:
 
 def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> list[str]:
     grade = report.get("sentinel_grade") or "not graded"
-    lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", ""]
+    own = [o for o in outcomes if o["at"].startswith(f"{folder.relative_to(session)}/")]
+    spent = f"{sum(o.get('duration_seconds') or 0 for o in own):.1f} s, {sum(o.get('cost_usd') or 0 for o in own):.4f} USD"
+    lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", "", f"{len(own)} attempts, {spent}.", ""]
     lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
     lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
     back = report.get("rolled_back")
@@ -90,8 +92,8 @@ def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> l
 def _runs(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
     lines: list[str] = []
     for path in sorted(folder.glob("*/manifest.json")):
-        if path.parent.name != "sentinel":
-            stages: list[Json] = _read(path).get("stages", [])
+        stages: list[Json] = [s for s in _read(path).get("stages", []) if s["name"] != "checks" or path.parent.name != "sentinel"]
+        if stages:
             rows = [_stage(session, path.parent, stage, outcomes) for stage in stages]
             lines += [
                 f"**{path.parent.name}**",
@@ -113,7 +115,15 @@ def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list
     cost = sum(o.get("cost_usd") or 0 for o in own)
     result = stage["status"] + (f": {stage['error']}" if stage.get("error") else "")
     note = f" (round {stage['round']})" if stage.get("round", 0) > 1 else ""
-    return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _link(stage.get("artifact"))]
+    return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _artifacts(stage)]
+
+
+def _artifacts(stage: Json) -> str:
+    items: list[Json] = stage.get("items", [])
+    found = [str(i["artifact"]) for i in items if i.get("artifact")] or [str(p) for p in stage.get("outputs", {}).values()]
+    found = found or ([str(stage["artifact"])] if stage.get("artifact") else [])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    return ", ".join(_link(path) for path in found[:6]) + more
 
 
 def _verification(sentinel: Path) -> list[str]:
