@@ -24,6 +24,7 @@ from lib import (
     phases,
     plan,
     plan_file,
+    resuming,
     session,
 )
 from lib.campaigns import Campaign
@@ -57,9 +58,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     base = Path(call.options.session_base).absolute() if call.options.session_base else HOUSE / "sessions"
     if call.options.list:
-        return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": campaigns.listing(base)}
+        return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": resuming.listing(base)}
     if call.options.stop:
-        return background.stop(campaigns.find_session(call.options.stop, base))
+        return background.stop(resuming.find_session(call.options.stop, base))
     chosen, path, text = read_plan(call, base)
     phases.settle(call, chosen, 4)
     said = hear(call)
@@ -77,7 +78,7 @@ def main(call: Call) -> Json:
         return background.detach("campaign", sys.argv[1:], folder)
     call.open_session(chosen.name, chosen.name)
     campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said)
-    if call.options.reject is not None and campaigns.escalated(call.session.folder):
+    if call.options.reject is not None and resuming.escalated(call.session.folder):
         return campaign.give_up(call.options.reject)
     if call.options.resolution:
         people.keep_resolution(call.session.folder, cli.read_text(call.options.resolution, "--resolution"))
@@ -93,18 +94,18 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
     if not options.resume:
         file = plan_file.find(options.plan)
         return plan_file.load(options.plan), file, file.read_text(encoding="utf-8")
-    folder = campaigns.find_session(options.resume, base)
+    folder = resuming.find_session(options.resume, base)
     options.session_dir = str(folder)
     reached = checkpoints.read(folder)
     if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
         options.current_depth = max(options.current_depth or 0, reached["depth_used"])
-    effective = campaigns.read_effective(folder)
-    campaigns.restore(call, effective["settings"])
+    effective = resuming.read_effective(folder)
+    resuming.restore(call, effective)
     if not options.plan:
         text = (folder / "plan.yaml").read_text(encoding="utf-8")
         return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text
     file = plan_file.find(options.plan)
-    return campaigns.keep_folders(plan_file.load(options.plan), folder), file, file.read_text(encoding="utf-8")
+    return resuming.keep_folders(plan_file.load(options.plan), folder), file, file.read_text(encoding="utf-8")
 
 
 def hear(call: Call) -> approvals.Said:
@@ -118,8 +119,8 @@ def hear(call: Call) -> approvals.Said:
     if not options.resume:
         return approvals.Said()
     folder = Path(options.session_dir)
-    waited = campaigns.waited(folder)
-    if options.reject is not None and not waited and not campaigns.escalated(folder):
+    waited = resuming.waited(folder)
+    if options.reject is not None and not waited and not resuming.escalated(folder):
         usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
     return approvals.hear(waited, options.approve, options.reject, cli.keyword(options.answer, "--answer"))
 

@@ -48,7 +48,7 @@ def test_every_command_is_understood_by_its_tool(house: House, command: str) -> 
     if "record" in words:
         arguments.insert(arguments.index("--driver") + 1, "replay")
         arguments += ["--fixtures", "somewhere"]
-    ran = house.json(tool, *arguments, *flags)
+    ran = house.json(tool, *(w for w in arguments if w != "--detach"), *flags)
     assert ran.code == 0 or ran.error["code"] != "USAGE", ran.error
 
 

@@ -6,17 +6,17 @@ import json
 import os
 import shlex
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import approvals, checkpoints, fanout, files, ledger, people, phases, refinements, report
+from lib import approvals, checkpoints, fanout, files, ledger, people, phases, refinements, report, resuming
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, command
+from lib.contract import STATUS, ExitCode, Interrupted, Json, command
+from lib.findings import worst
 from lib.plan import Phase, Plan
 from lib.process import ToolResult
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
-from lib.verification import worst
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
@@ -42,42 +42,12 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
         "cwd": str(call.cwd),
         "max_depth": call.depth.maximum,
         "plan_file": str(plan_path),
-        **{name: getattr(call.options, name) for name in KEPT},
+        **{name: getattr(call.options, name) for name in resuming.KEPT},
     }
     if settings["fixtures"]:
         settings["fixtures"] = str(Path(settings["fixtures"]).absolute())
     files.write_json(effective, {"plan": plan.document(), "settings": settings})
     return effective
-
-
-KEPT = ("model", "fixtures", "inherit_settings", "accept_drift")  # flags a resume need not repeat
-
-
-def restore(call: Call, settings: Json) -> None:
-    """A resumed session goes on as it was started; the command line may say otherwise, an edited plan may not."""
-    options = call.options
-    for name in KEPT:
-        setattr(options, name, getattr(options, name) or settings.get(name))
-    if options.max_depth is None:
-        options.max_depth = settings["max_depth"]
-    call.driver = options.driver or settings["driver"]
-    call.cwd = Path(options.cwd).resolve() if options.cwd else Path(settings["cwd"])
-    if not call.cwd.is_dir():
-        raise StrataError("NO_WORKSPACE", f"the workspace {call.cwd} is gone", "bring it back, or say with --cwd where it is now")
-
-
-def keep_folders(plan: Plan, session: Path) -> Plan:
-    """A plan that was edited keeps the folders its phases have; new phases get numbers of their own."""
-    known = {p.name.split("-", 2)[2]: p.name for p in (session / "phases").glob("phase-*-*")}
-    number = max((int(name.split("-")[1]) for name in known.values()), default=0)
-    kept: list[Phase] = []
-    for phase in plan.phases:
-        if phase.name not in known and number:
-            number += 1
-            kept.append(replace(phase, folder=f"phase-{number:02d}-{phase.name}"))
-        else:
-            kept.append(replace(phase, folder=known.get(phase.name, phase.folder)))
-    return replace(plan, phases=tuple(kept))
 
 
 @dataclass
@@ -159,7 +129,6 @@ class Campaign:
         while True:
             self.state("PHASE_N" if not again else "REFINEMENT", phase)
             reply = self.call.call("coordinator.py", [*self.flags(phase, resolutions), str(self.effective)])
-            self.state("VERIFY", phase)
             if reply.exit_code != ExitCode.NEEDS_REFINEMENT or again == MAX_RERUNS:
                 return reply
             again += 1
@@ -361,50 +330,3 @@ class Campaign:
         message = f"{', '.join(p.name for p, _ in failed)} did not succeed: {first.get('message', '')}"
         hint = f"read {path}, then: {self.resume_command()} --resolution FILE"
         return {"code": "ESCALATED", "message": message, "hint": hint, "escalation": str(path)}
-
-
-def read_effective(session: Path) -> Json:
-    path = session / "effective-config.json"
-    if not path.is_file():
-        raise StrataError(
-            "NO_SESSION", f"{session} is not the session of a campaign", f"{command('campaign')} --list shows those there are"
-        )
-    return files.read_json(path)
-
-
-def escalated(session: Path) -> bool:
-    """Whether the last run ended by asking a person about something that failed."""
-    path = session / "manifest.json"
-    error: Json = (files.read_json(path).get("error") if path.is_file() else None) or {}
-    given_up = error.get("code") == "REJECTED" and (session / "escalations" / "rejected.json").exists()
-    return error.get("code") == "ESCALATED" or given_up
-
-
-def waited(session: Path) -> list[Json]:
-    """What was waiting for a person when the last run ended."""
-    path = session / "manifest.json"
-    return files.read_json(path).get("waiting", []) if path.is_file() else []
-
-
-def find_session(name: str, base: Path) -> Path:
-    """A path, or the name (or its beginning) of a session under `base`."""
-    for path in (Path(name), base / name):
-        if (path / "effective-config.json").is_file():
-            return path.resolve()
-    there = [p for p in sorted(base.iterdir()) if (p / "effective-config.json").is_file()] if base.is_dir() else []
-    found = [p for p in there if p.name.startswith(name)]
-    if len(found) != 1:
-        what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
-        raise StrataError("NO_SESSION", f"{what} under {base}", f"{command('campaign')} --list shows those there are")
-    return found[0]
-
-
-def listing(base: Path) -> list[Json]:
-    """The campaigns under `base`, newest first."""
-    found: list[Json] = []
-    for path in sorted(base.iterdir() if base.is_dir() else [], reverse=True):
-        manifest = path / "manifest.json"
-        if (path / "effective-config.json").is_file():
-            known = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
-            found.append({"session": path.name, "status": known.get("status"), "grade": known.get("grade")})
-    return found

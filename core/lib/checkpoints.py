@@ -51,3 +51,11 @@ def read(home: Path) -> Json | None:
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
         raise StrataError("CORRUPT_STATE", f"{path} says depth_used is {depth!r}", "move it aside to go on from the outcomes")
     return document
+
+
+def say_state(session: Path, state: str) -> None:
+    """Moves `.session-state` on, where a campaign keeps one: its coordinator knows best when verification begins."""
+    path = session / ".session-state"
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        files.write_atomic(path, "".join(f'state: "{state}"\n' if line.startswith("state: ") else line for line in lines))

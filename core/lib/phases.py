@@ -180,6 +180,7 @@ class Coordinator:
         if not self.phase.checks:
             return ExitCode.SUCCESS, "UNVERIFIABLE"
         phase = self.phase
+        checkpoints.say_state(self.call.session.folder, "VERIFY")
         flags = ["--phase", phase.folder, *(["--audit"] if phase.audit else []), *([] if phase.fix else ["--no-fix"])]
         flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
         for glob in phase.protect:

@@ -15,6 +15,7 @@ from typing import Any
 from lib import agents, checks, files, judge, manifest, refinements, signals
 from lib.cli import Call
 from lib.contract import ExitCode, Json
+from lib.findings import audit_report, count, plain_fixes, plain_report, worst
 from lib.healing import HOPELESS
 from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
@@ -23,13 +24,8 @@ from lib.stages import NEVER_ABSORBED
 from lib.steps import Finished, Order, StepResult, fingerprint, judged, perform, skip
 from lib.task import Task
 
-GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
 MAX_CYCLES = 3
 STAGES = {"write": "01-write", "checks": "02-checks", "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
-
-
-def worst(*grades: str) -> str:
-    return min((g for g in grades if g), key=GRADES.index)
 
 
 @dataclass(frozen=True)
@@ -43,11 +39,6 @@ class Terms:
     protect: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()  # what a fix may write
     request: str = ""  # what was asked for
-
-    @property
-    def digest(self) -> str:
-        """Another question is another verification."""
-        return files.digest([self.checks, str(self.checks_file), self.audit, self.protect, self.request])
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
@@ -104,6 +95,12 @@ class Verification:
 
     # Where this verification stands, on disk
 
+    def question(self) -> str:
+        """What is asked of the folder, wherever it lies. Another question is another verification."""
+        terms = self.terms
+        asked = terms.request.removeprefix(f"{self.call.cwd}/")
+        return files.digest([terms.checks, files.sha256(terms.checks_file), terms.audit, terms.protect, asked])
+
     def state(self) -> Json:
         path = self.home / "verification.json"
         return files.read_json(path) if path.exists() else {"first_cycle": 1, "cycles": 0, "ended": False}
@@ -113,11 +110,12 @@ class Verification:
         state = self.state()
         if state["ended"]:
             last = state["first_cycle"] + state["cycles"] - 1
-            call, _, order, finished = self.order_checks(state["checked_as"])
+            looked: int = state.get("checked_as", 0)  # 0: it was stopped before it could look
+            call, _, order, finished = self.order_checks(looked)
             known = judged(call, order, finished)
-            same = known and known.ok and self.evidence(state["checked_as"]) and state.get("terms") == self.terms.digest
+            same = known and known.ok and self.evidence(looked) and state.get("terms") == self.question()
             if known and same and state["grade"] in ("PASS", "WARN"):
-                self.remember("checks", known, state["checked_as"])
+                self.remember("checks", known, looked)
                 return state | files.read_json(self.cycle(last) / state["results"])
             # Until it has passed, or a person has spoken, fewer tests than there once were is not a pass.
             kept = state.get("tests_since", 1) if state["grade"] == "FAIL" and not self.a_person_spoke() else last + 1
@@ -233,15 +231,15 @@ class Verification:
         wanted = self.terms.audit or (found["overall"] == "FAIL" and self.terms.fix and not last)
         report = results.with_name("retest-audit-report.md" if last else "audit-report.md")
         if not wanted:
-            files.write_atomic(report, _plain_report(found))
+            files.write_atomic(report, plain_report(found))
             return found
         inputs: Json = {"spec": str(spec), "results": str(results), "artifacts": self.artifacts()}
         done = self.ask("audit", "sentinel-auditor", cycle, inputs)
         if not done.ok:  # fails closed: what could not be audited has not passed
-            files.write_atomic(report, _plain_report(found) + f"\nThere was no audit: {_why(done)}\n")
+            files.write_atomic(report, plain_report(found) + f"\nThere was no audit: {_why(done)}\n")
             return found | {"overall": "FAIL", "audit": {"grade": "FAIL", "summary": f"there was no audit: {_why(done)}"}}
         audit = files.read_json(Path(done.outputs["audit"]))
-        files.write_atomic(report, _audit_report(audit, found))
+        files.write_atomic(report, audit_report(audit, found))
         grade = worst(found["overall"], audit["grade"])
         unmet = sum(r["status"] == "unmet" for r in audit["requirements"])
         more = max(unmet, 1) if grade == "FAIL" and found["overall"] != "FAIL" else 0
@@ -258,7 +256,7 @@ class Verification:
         listed = self.ask("consolidate", "sentinel-consolidator", cycle, inputs)
         fixes: Json = files.read_json(Path(listed.outputs["fixes"])) if listed.ok else {"fixes": []}
         if not fixes["fixes"]:
-            fixes = {"fixes": _plain_fixes(found)}  # what failed is still what has to be mended
+            fixes = {"fixes": plain_fixes(found)}  # what failed is still what has to be mended
         files.write_json(folder / "fix-list.json", fixes)
         self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to mend")
         inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
@@ -367,13 +365,13 @@ class Verification:
 
     def reasons(self, found: Json) -> str:
         failed = [r for r in found["checks"] if not r["passed"] and r["blocking"]]
-        reasons = [f"{r['name']}: {_count(r)}" for r in failed]
+        reasons = [f"{r['name']}: {count(r)}" for r in failed]
         audit = found.get("audit", {})
         return "; ".join(reasons or ([f"audit: {audit['summary']}"] if audit.get("grade") == "FAIL" else []))
 
     def end(self, found: Json, cycle: int, stopped: StageResult | None = None) -> Json:
         grade = found["overall"]
-        state: Json = self.state() | {"ended": True, "grade": grade, "terms": self.terms.digest}
+        state: Json = self.state() | {"ended": True, "grade": grade, "terms": self.question()}
         files.write_json(self.home / "verification.json", state)
         files.write_atomic(self.home / "grade.txt", f"{grade}\n")
         summary = {"cycles": state["cycles"], "blocking_count": found["blocking_count"], "grade": grade, "counts": self.counts}
@@ -417,45 +415,3 @@ class Verification:
 
 def _why(done: StepResult) -> str:
     return (done.error or {}).get("message", "") or done.note
-
-
-def _count(record: Json) -> str:
-    return record["note"] or f"{record['errors']} errors"
-
-
-def _plain_fixes(found: Json) -> list[Json]:
-    failed = [r for r in found["checks"] if not r["passed"] and r["blocking"]]
-    return [
-        {
-            "id": n,
-            "severity": "blocking",
-            "file": str(r.get("evidence") or "."),
-            "issue": f"{r['name']} failed: {_count(r)}",
-            "suggested_fix": f"find the cause in the output of {r['name']} and mend it",
-        }
-        for n, r in enumerate(failed, 1)
-    ]
-
-
-def _plain_report(found: Json) -> str:
-    lines = [f"# Audit: {found['overall']}", "", "From the checks alone.", ""]
-    lines += [f"- {r['name']}: {'passed' if r['passed'] else 'failed'} ({_count(r)})" for r in found["checks"]]
-    return "\n".join(lines) + "\n"
-
-
-def _audit_report(audit: Json, found: Json) -> str:
-    lines = [
-        f"# Audit: {worst(found['overall'], audit['grade'])}",
-        "",
-        audit["summary"],
-        "",
-        "| requirement | status | evidence |",
-        "|---|---|---|",
-    ]
-    for entry in audit["requirements"]:
-        lines.append(
-            "| "
-            + " | ".join(str(entry[k]).replace("|", "\\|").replace("\n", " ") for k in ("requirement", "status", "evidence"))
-            + " |"
-        )
-    return "\n".join(lines) + f"\n\nThe checks themselves: {found['overall']}.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -428,3 +429,24 @@ def test_a_phase_run_alone_keeps_to_its_plan(house: House) -> None:
     ran = house.json("coordinator", str(ROOT / "config/plans/quickstart.yaml"), "--phase", "research")
     assert ran.code == 0, ran.stderr
     assert (house.session / "workspace/greeting.md").exists()
+
+
+def test_a_session_that_was_moved_goes_on_with_the_workspace_in_it(house: House) -> None:
+    ran = house.json("campaign", str(ROOT / "config/plans/quickstart.yaml"))
+    assert ran.code == 0, ran.stderr
+    moved = house.folder / "elsewhere"
+    house.session.rename(moved)
+    ran = house.json("campaign", "--resume", str(moved))
+    assert ran.code == 0, ran.stderr
+    assert {p.parent.name for p in moved.glob("**/attempt-*/transcript.jsonl")} == {"attempt-1"}, "no agent was asked again"
+
+
+def test_a_workspace_that_is_gone_is_named(trial: House) -> None:
+    elsewhere = trial.folder / "elsewhere"
+    elsewhere.mkdir()
+    write(trial, phase("one", "oa"))
+    assert campaign(trial, "--cwd", str(elsewhere)).code == 0
+    shutil.rmtree(elsewhere)
+    ran = resume(trial)
+    assert (ran.code, ran.error["code"]) == (1, "NO_WORKSPACE")
+    assert "--cwd" in ran.error["hint"]
