@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import compileall
 import copy
 import json
 import os
@@ -9,10 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +51,29 @@ class Ran:
         return [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{")]
 
 
+@cache
+def template() -> Path:
+    """What every house is a copy of, compiled once. Copies keep their times, so what is compiled stays valid."""
+    folder = Path(tempfile.mkdtemp(prefix="strata-template-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name in ("core", "config", "prompts"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(folder / "core", quiet=2)
+    return folder
+
+
 class House:
     """A copy of core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("core", "config", "prompts"):
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(template() / name, folder / name)
         self.sessions = folder / "sessions"
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
         self.env = clean_environment(CLAUDE_CONFIG_DIR=str(folder / "claude"), TMPDIR=str(folder / "tmp"))
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # it is our own copy, and compiling it in every process takes longest
         (folder / "tmp").mkdir()
 
     @staticmethod

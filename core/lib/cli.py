@@ -168,21 +168,22 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
         nursery.open_nursery()
     keeper.become_subreaper()
     process.inherit_lock()
-    _install_signals()
+    interrupts = _Signals()
     keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
     call: Call | None = None
     try:
-        parser = _parser(tool)
-        arguments(parser)
-        call = _read_call(tool, parser)
-        document = main(call)
+        with interrupts:
+            parser = _parser(tool)
+            arguments(parser)
+            call = _read_call(tool, parser)
+            document = main(call)
     except StrataError as error:
         document = error_document(tool, error)
     except OSError as error:
         document = error_document(tool, _system_error(error))
     except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
         document = error_document(tool, _unexpected(error, call))
-    process.stopping.set()
+    process.say_stop()
     nursery.close_nursery()
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
@@ -236,27 +237,38 @@ def _open_missing_streams() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
 
 
-def _install_signals() -> None:
-    asked = 0.0
+class _Signals:
+    """Turns a signal into `Interrupted`, but only while the tool does its work: before and after, it is noted and no more, so
+    that how a tool ended is always said."""
 
-    def handler(number: int, _frame: object) -> None:
-        nonlocal asked
-        if process.stopping.is_set():
+    def __init__(self) -> None:
+        self.asked = 0.0
+        self.working = False
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
+                signal.signal(number, self._hear)
+
+    def __enter__(self) -> None:
+        self.working = True
+        if self.asked:
+            raise Interrupted()
+
+    def __exit__(self, *_: object) -> None:
+        self.working = False
+
+    def _hear(self, number: int, _frame: object) -> None:
+        if self.asked or process.stopping.is_set():
             # uv passes on what the terminal already sent: only a second, later Ctrl-C means "now".
-            if number == signal.SIGINT and asked and time.monotonic() - asked > 1.0:
+            if number == signal.SIGINT and self.asked and time.monotonic() - self.asked > 1.0:
                 keeper.end_descendants()
                 os._exit(int(ExitCode.INTERRUPTED))
             return
-        asked = time.monotonic()
+        self.asked = time.monotonic()
         process.stopping.set()
         if process.stop_softly:
             process.stop_softly()
-            return
-        raise Interrupted(f"stopped by {signal.Signals(number).name}")
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
-            signal.signal(number, handler)
+        elif self.working:
+            raise Interrupted(f"stopped by {signal.Signals(number).name}")
 
 
 def _parent_is_gone(layer: int) -> None:

@@ -39,6 +39,14 @@ _starting = threading.Lock()
 _own_children: set[int] = set()
 
 
+def say_stop() -> None:
+    """From the main thread: a signal in the middle of it would wait for a lock that this thread holds."""
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    stopping.set()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def grace_seconds(layer: int) -> float:
     """How long a tool of this layer waits for a child it asked to stop: always less than its own parent waits."""
     return keeper.GRACE_SECONDS + 2.0 * (layer + 1)
