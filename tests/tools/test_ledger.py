@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from lib.contract import StrataError
 from lib.ledger import Ledger, read_budget
 from lib.session import Step
 from scripted_model.server import by_agent, say, scripted, turns
-from support import CORE, House, Ran
+from support import House, Ran
 
 STEP = Step("phase-01-one", "o", "01-a")
 
@@ -24,17 +23,28 @@ def session(folder: Path, **limits: float) -> Ledger:
 
 
 def test_sixteen_at_once_against_a_budget_for_five(tmp_path: Path) -> None:
+    """Each with a descriptor of its own, as in processes of their own, and all at the same moment."""
     session(tmp_path, usd=5)
-    words = (
-        "import sys; from pathlib import Path; from lib.ledger import Ledger; from lib.session import Step\n"
-        "from lib.contract import StrataError\n"
-        "try: Ledger(Path(sys.argv[1])).reserve(Step('p', 'o', '01-a'), 'x', sys.argv[2], 1.0)\n"
-        "except StrataError as error: sys.exit(int(error.exit_code))"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", words, str(tmp_path), str(n)], cwd=CORE) for n in range(16)]
-    codes = [child.wait() for child in running]
+    together = threading.Barrier(16)
+    codes: list[int] = []
+
+    def start(number: int) -> None:
+        ledger = Ledger(tmp_path)
+        together.wait()
+        try:
+            ledger.reserve(STEP, "x", str(number), 1.0)
+            codes.append(0)
+        except StrataError as error:
+            codes.append(int(error.exit_code))
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(codes) == [0] * 5 + [11] * 11
     assert Ledger(tmp_path).sums()[""]["usd"] == 5
+    assert len(Ledger(tmp_path).lines()) == 5
 
 
 def test_what_is_unknown_is_charged_at_the_cap_and_nobody_earns_money(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_request_is_judged_by_one_executor(trial: House, decision: str) -> Non
         return say("STAGE_TASK_COMPLETE")
 
     def evaluator(request):  # type: ignore[no-untyped-def]
-        known = {"resolve": ("Write it in French.", ""), "escalate": ("", "Which language?")}[decision]
+        known = {"resolve": ("Write it in French.", ""), "escalate": ("I would guess.", "Which language?")}[decision]
         return returns(request, decision=decision, guidance=known[0], question=known[1])
 
     with scripted(by_agent(asker=asker, refinement__evaluator=evaluator)) as model:
