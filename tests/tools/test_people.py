@@ -193,7 +193,9 @@ def test_a_request_is_judged_by_one_executor(trial: House, decision: str) -> Non
         assert "Write it in French." in (trial.session / "resolutions/orch-phase-01-one.oa.md").read_text()
     else:
         assert (ran.code, ran.error["code"]) == (3, "ESCALATED"), ran.stderr
-        assert "which language?" in Path(ran.error["escalation"]).read_text()
+        assert "**Question:** Which language?" in Path(ran.error["escalation"]).read_text()
+        attempts = list(trial.session.glob("phases/phase-01-one/oa/stages/01-a/attempt-*"))
+        assert len(attempts) == 3, "with nothing to tell it, it is not called again"
 
 
 def house_run(house: House, env: dict[str, str], *flags: str) -> Ran:
