@@ -73,6 +73,7 @@ def readable(said: Json) -> str:
 def error(problem: Json) -> None:
     """The last line of stderr."""
     if sys.stderr.isatty():
-        write(sys.stderr, f"error: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else ""))
+        word = "waiting for you" if problem.get("code") == "HUMAN_INPUT" else "error"
+        write(sys.stderr, f"{word}: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else ""))
     else:
         write(sys.stderr, json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n")

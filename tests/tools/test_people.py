@@ -477,7 +477,9 @@ def test_at_a_terminal_a_checkpoint_is_asked_at_once(trial: House) -> None:
 
 def test_at_a_terminal_no_answer_means_later_and_ctrl_c_means_stop(trial: House) -> None:
     write(trial, FIRST % ", checkpoint: {at: before}")
-    assert at_a_terminal(trial, [("later: ", "\n")], "plan.yaml")[0] == 3
+    code, shown = at_a_terminal(trial, [("later: ", "\n")], "plan.yaml")
+    assert code == 3
+    assert "waiting for you: " in shown and "error" not in shown
     code, shown = at_a_terminal(trial, [("later: ", "\x03")], "--resume", trial.session.name)
     assert code == 20, shown
 
