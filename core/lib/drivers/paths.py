@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 from lib.contract import HOUSE, Json
@@ -18,6 +19,7 @@ class Names:
 
     def __init__(self, session: Path, workspace: Path, attempt: Path) -> None:
         folders = {"out": attempt / "out", "attempt": attempt, "session": session, "workspace": workspace, "house": HOUSE}
+        folders["python"] = Path(sys.executable)  # stands in the command lines of checks
         pairs: list[tuple[str, str]] = []
         for name, folder in folders.items():
             for path in {str(folder), os.path.realpath(folder)}:

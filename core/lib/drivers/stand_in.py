@@ -58,7 +58,7 @@ def standing_in(package: str, user: str) -> Generator[None]:
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
     try:
         yield
-    except BaseException:
+    except BaseException:  # whatever it was: a half-imported library must not stay behind
         for added in set(sys.modules) - before:
             if added.split(".")[0] in (user, package):
                 del sys.modules[added]
