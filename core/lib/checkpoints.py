@@ -3,7 +3,8 @@ depth it was at; which work is finished is not taken from it but from the outcom
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import contextlib
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from lib import files, observability
@@ -12,12 +13,12 @@ from lib.contract import Json, StrataError
 from lib.session import now
 
 VERSION = 1
+STAMP = "%Y%m%dT%H%M%S%f"
 
 
 def write(call: Call, home: Path, what: str, completed: list[Json], pending: list[str]) -> Path:
     """`what` is what is counted: phases of a campaign, runs of a phase."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    path = home / "checkpoints" / f"cp-{stamp}.json"
+    path = _next_path(home)
     document: Json = {
         "checkpoint_version": VERSION,
         "created_at": now(),
@@ -31,6 +32,16 @@ def write(call: Call, home: Path, what: str, completed: list[Json], pending: lis
     }
     files.write_json(path, document)
     return path
+
+
+def _next_path(home: Path) -> Path:
+    """Named by the time; where the clock was set back, by a moment after the newest there is."""
+    stamp = datetime.now(UTC)
+    last = newest(home)
+    if last:
+        with contextlib.suppress(ValueError):
+            stamp = max(stamp, datetime.strptime(f"{last.stem}+0000", f"cp-{STAMP}%z") + timedelta(microseconds=1))
+    return home / "checkpoints" / f"cp-{stamp.strftime(STAMP)}.json"
 
 
 def newest(home: Path) -> Path | None:

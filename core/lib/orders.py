@@ -12,8 +12,8 @@ from lib import agents, files
 from lib.cli import Call
 from lib.contract import StrataError, usage
 from lib.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
+from lib.order import Order, sealed
 from lib.session import Step
-from lib.steps import Order, fingerprint
 from lib.task import Task
 
 Outputs = dict[str, dict[str, str]]  # member, item or "" → output → full path
@@ -131,11 +131,11 @@ class Orders:
             agent=agent,
             args=tuple(self.fill(a, item) for a in worker.args),
             task=replace(task, consumed=self._consumed(task)),
-            made_from=tuple(self.did.get(name, "") for name in self._sources(worker)),
+            made_from={name: self.did.get(name, "") for name in self._sources(worker)},
             context=(cause,) if cause else (),
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
-        return replace(order, task=replace(order.task, fingerprint=fingerprint(self.call, stage, order)))
+        return sealed(self.call, order)
 
     def _sources(self, worker: Worker) -> list[str]:
         """The stages whose outcomes this work consumes."""

@@ -88,7 +88,7 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
 
 
 def _since(before: Json) -> Json:
-    return {"rolled_back_at": before["rolled_back_at"]} if "rolled_back_at" in before else {}
+    return {key: value for key, value in before.items() if key.startswith("rolled_back_at")}
 
 
 def _escalated(reply: ToolResult) -> ToolResult:
@@ -255,7 +255,10 @@ class Coordinator:
         self.rolled_back = {**failed, "to": before["commit"], "paths": changed[:200]}
         files.write_json(self.folder / f"rolled-back-{before['rollbacks']}.json", self.rolled_back)
         kept = {key: value for key, value in before.items() if key not in ("rolling_back", "paused")}
-        files.write_json(self.folder / "before.json", kept | {"rolled_back": True, "rolled_back_at": now()})
+        files.write_json(
+            self.folder / "before.json",
+            kept | {"rolled_back": True, "rolled_back_at": now(), "rolled_back_at_number": self.call.session.next_number()},
+        )
         self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": failed["ref"]})
 
     def only_roll_back(self) -> Json:

@@ -15,6 +15,7 @@ from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 
 SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
 LOCK_NAME = ".lock"
+NUMBERS = ".numbers"  # one byte per outcome
 
 
 def now() -> str:
@@ -41,6 +42,18 @@ class Step:
 
     def __str__(self) -> str:
         return "/".join((self.phase or "_", self.orchestrator or "_", self.stage or "_", str(self.round), self.item or "_"))
+
+    @staticmethod
+    def of_folder(folder: Path) -> Step:
+        """The step whose folder this is, seen from the session."""
+        parts = list(folder.parts)
+        at = parts.index("stages")
+        phase = parts[1] if parts[0] == "phases" else ""
+        head = parts[2 if phase else 0 : at]
+        stage, *rest = parts[at + 1 :]
+        number = re.fullmatch(r"round-(\d+)", rest[0]) if rest else None
+        rest = rest[1:] if number else rest
+        return Step(phase, head[0] if head else "", stage, int(number[1]) if number else 0, rest[0] if rest else "")
 
     @property
     def slug(self) -> str:
@@ -125,6 +138,19 @@ class Session:
         """Attempts that ran to an end of their own, oldest first. An interrupted one was cut short and does not count."""
         pairs = [(a, a.outcome) for a in self.attempts(step)]
         return [(a, o) for a, o in pairs if o and o.get("exit_code") != ExitCode.INTERRUPTED]
+
+    def next_number(self) -> int:
+        """Of the next outcome in this session. Clocks are set back; this only goes up."""
+        descriptor = os.open(self.folder / NUMBERS, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_size == 0:  # new, or lost: it is made again from the outcomes
+                outcomes = [files.read_json(path) for path in self.folder.glob("**/attempt-*/outcome.json")]
+                os.write(descriptor, b"." * max((int(o.get("number", 0)) for o in outcomes), default=0))
+            os.write(descriptor, b".")
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
 
     def relative(self, path: Path) -> str:
         """A path as the session's own files write it: a session can be moved, so nothing inside it is absolute."""

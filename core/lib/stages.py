@@ -17,12 +17,14 @@ from lib.answers import Answers
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, nearest, usage
 from lib.depth import MINIMUM_STACK
+from lib.finished import Finished
 from lib.manifest import StageResult
 from lib.observability import Timer
 from lib.orchestration import Loop, Orchestration, Stage
+from lib.order import Order
 from lib.orders import Orders, read_params
 from lib.session import Step
-from lib.steps import Finished, Order, StepResult, last_word, perform, skip
+from lib.steps import StepResult, last_word, perform, skip
 
 # Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
 NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)

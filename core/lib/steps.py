@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, config, files, observability, process, schemas, snapshot
+from lib import files, observability, process
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
+from lib.contract import STATUS, ExitCode, Interrupted, Json
+from lib.finished import Finished, changes
 from lib.healing import HOPELESS
-from lib.orchestration import Stage, Worker
-from lib.session import Session, Step, now
-from lib.task import Task
+from lib.orchestration import Stage
+from lib.order import Order
+from lib.session import now
 
 
 @dataclass(frozen=True)
@@ -46,182 +46,29 @@ class StepResult:
         return entry
 
 
-@dataclass(frozen=True)
-class Order:
-    """A step to be done: who, what, and what it must be told besides."""
-
-    step: Step
-    key: str
-    worker: Worker
-    agent: str
-    args: tuple[str, ...]
-    task: Task
-    context: tuple[Path, ...] = ()
-    reads: tuple[Path, ...] = ()  # folders the context speaks of
-    made_from: tuple[str, ...] = ()  # what the stages it consumes did to the workspace
-
-
-def fingerprint(call: Call, stage: Stage, order: Order) -> str:
-    """Everything that, changed, makes the work another work: not the attempt, not the place on this machine. The agent's
-    definition and model are compared with the outcome's own, because a tool may choose its agent itself."""
-    judges = order.worker.tool == "check.py" or (order.agent and agents.load(order.agent).checks)
-    parts: list[Any] = [
-        order.agent or [order.worker.tool, files.sha256(process.find_tool(order.worker.tool))],
-        files.sha256(Path(call.options.checks or checks.DEFAULT_FILE)) if judges else "",
-        order.args,
-        order.task.action,
-        order.task.target,
-        order.task.extra,
-        order.task.item,
-        [o.document() | {"schema": schemas.load(o.schema) if o.schema else ""} for o in order.task.outputs],
-        {name: _content(value, call) for name, value in order.task.inputs.items()},
-        [files.sha256_text(path.read_text(encoding="utf-8").replace(str(call.session.folder), "")) for path in order.context],
-        order.made_from,
-        *([[order.task.scope, order.task.protect]] if order.task.scope or order.task.protect else []),
-    ]
-    return files.digest(parts)
-
-
-def _content(value: Any, call: Call) -> Any:
-    """An input counts by its content; a file of the workspace is in `consumed` instead: later writers may change it."""
-    if isinstance(value, list):
-        return [_content(v, call) for v in cast(list[Any], value)]
-    if not isinstance(value, str) or "\n" in value or len(value) > 4000:
-        return value
-    path = Path(value)
-    ours = path.is_relative_to(call.session.folder) or not path.is_relative_to(call.cwd)
-    return files.fingerprint(path) if path.is_absolute() and ours and files.exists(path) else value
-
-
-class Finished:
-    """What earlier runs of this session have finished, and whether it is still so."""
-
-    def __init__(self, session: Session, cwd: Path, model: str = "", told: bool = False) -> None:
-        self.session = session
-        self.cwd = cwd
-        self.model = model  # asked for on the command line
-        self.told = told  # there is something new to tell: only a success is finished then
-
-    def outcome(self, step: Step, wanted: str, tier: str = "") -> Json | None:
-        """The newest outcome of `step`, if the step need not run again."""
-        ended = self.session.ended(step)
-        if not ended:
-            return None
-        outcome = ended[-1][1]
-        if outcome.get("verdict") not in ("done", "needs_revision") or outcome.get("fingerprint") != wanted:
-            return None
-        if self.told and outcome["exit_code"] != ExitCode.SUCCESS:
-            return None
-        if "artifacts" not in outcome and outcome.get("finished_at", "") < self._put_back_at(step.phase):
-            return None  # what it did to the workspace is not known, and may have been undone
-        return outcome if self._same_agent(outcome, tier) and self._still_there(outcome) else None
-
-    def _put_back_at(self, phase: str) -> str:
-        """When the workspace was last put back as it was before the phase."""
-        path = self.session.folder / "phases" / phase / "before.json"
-        return str(files.read_json(path).get("rolled_back_at", "")) if phase and path.exists() else ""
-
-    def judgement(self, step: Step, wanted: str) -> Json | None:
-        """The newest judgement of a folder that has not changed since, whichever way it went."""
-        ended = self.session.ended(step)
-        outcome = ended[-1][1] if ended else {}
-        same = "judged" in outcome and outcome.get("fingerprint") == wanted
-        return outcome if same and self._still_there(outcome) else None
-
-    def _same_agent(self, outcome: Json, tier: str) -> bool:
-        """The definition that did it, and the model it would be given now, are still the ones that did it."""
-        if not outcome.get("agent"):
-            return True
-        try:
-            agent = agents.load(outcome["agent"])
-        except StrataError:
-            return False  # it is gone, or no longer valid: running the step will say so
-        model = config.model_id(self.model or tier or agent.tier)
-        return outcome.get("definition") == agent.fingerprint and (
-            outcome.get("kind") == "repair" or outcome.get("model") == model
-        )
-
-    def _still_there(self, outcome: Json) -> bool:
-        if "judged" in outcome and outcome["judged"] != snapshot.state(self.cwd, exclude=(self.session.folder,)):
-            return False
-        for entry in outcome.get("outputs", []):
-            root = self.session.folder if entry["in"] == "session" else self.cwd
-            path = root / entry["path"]
-            if not path.exists() or not self._same(path, entry["in"], entry["path"], entry["sha256"]):
-                return False
-        for path, sha in outcome.get("consumed", {}).items():
-            now = files.fingerprint(self.cwd / path)
-            latest = self._latest.get(path) if now != sha else None
-            # What it read may have been changed since by a stage that comes after it, not by one it was made from.
-            if now != sha and not (latest and latest[0] == now and comes_after(latest[1], outcome.get("step", ""))):
-                return False
-        for change in _changes(outcome):
-            ours = change["root"] == "workspace" and change.get("kind", "file") == "file"
-            if ours and not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
-                return False
-        return True
-
-    def _same(self, path: Path, place: str, name: str, sha: str) -> bool:
-        """As it was left, or as its latest finished writer left it."""
-        now = files.fingerprint(path)
-        return now == sha or (place == "workspace" and self._latest.get(name, ("", ""))[0] == now and name in self._latest)
-
-    @cached_property
-    def _latest(self) -> dict[str, tuple[str, str]]:
-        """For each file of the workspace: the hash its latest finished writer recorded ("" where it deleted it), and who."""
-        writers: list[tuple[str, Json]] = []
-        for path in self.session.folder.glob("**/attempt-*/outcome.json"):
-            outcome = files.read_json(path)
-            if outcome.get("verdict") in ("done", "needs_revision"):
-                writers.append((outcome.get("finished_at", ""), outcome))
-        latest: dict[str, tuple[str, str]] = {}
-        for _, outcome in sorted(writers, key=lambda pair: pair[0]):
-            step = outcome.get("step", "")
-            for change in _changes(outcome):
-                if change["root"] == "workspace":
-                    latest[change["path"]] = (change.get("sha256", ""), step)
-            for entry in outcome.get("outputs", []):
-                if entry["in"] == "workspace":
-                    latest[entry["path"]] = (entry["sha256"], step)
-        return latest
-
-
-def comes_after(writer: str, reader: str) -> bool:
-    """Whether one step stands behind another: a later phase, a later round, a later stage."""
-    if not writer or not reader:
-        return False
-    ours, theirs = Step.parse(reader), Step.parse(writer)
-    if ours.orchestrator != theirs.orchestrator or ours.phase != theirs.phase:
-        return theirs.phase > ours.phase
-    return (theirs.round, theirs.stage) > (ours.round, ours.stage) if theirs.round and ours.round else theirs.stage > ours.stage
-
-
-def _changes(outcome: Json) -> list[Json]:
-    return outcome.get("artifacts") or []
-
-
 def last_word(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
     """How the step stands if nothing more is to be done about it: finished, or failed with no retry left."""
     attempts = len(call.session.attempts(order.step))
-    outcome = finished.outcome(order.step, order.task.fingerprint, stage.model)
+    outcome = finished.outcome(order, stage.model)
     if outcome:
         return _result(call, order, outcome, attempts, skipped=True)
-    tries = _tries(call, order)
+    tries = _tries(call, order, finished)
     error: Json = (tries[-1].get("error") if tries else None) or {}
     if tries and (len(tries) > stage.retry_max or error.get("code") in HOPELESS):
         return _result(call, order, tries[-1], attempts, skipped=True)
     return None
 
 
-def _tries(call: Call, order: Order) -> list[Json]:
+def _tries(call: Call, order: Order, finished: Finished) -> list[Json]:
     """The attempts at this very work that count against its retries; heals and repairs belong to the try they mend."""
-    ended = [outcome for _, outcome in call.session.ended(order.step)]
+    past = finished.void.get(str(order.step), 0)
+    ended = [outcome for attempt, outcome in call.session.ended(order.step) if attempt.number > past]
     return [o for o in ended if o.get("kind") in ("first", "retry", "rerun") and o.get("fingerprint") == order.task.fingerprint]
 
 
 def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
     """What an earlier run of this session made of the step, if it is finished."""
-    outcome = finished.outcome(order.step, order.task.fingerprint, stage.model)
+    outcome = finished.outcome(order, stage.model)
     if not outcome:
         return None
     call.event(order.step.slug, "skipped", "finished in an earlier run")
@@ -230,15 +77,14 @@ def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResu
 
 def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
     """What a check said of the folder as it still is. Asking it again would only give the same answer another time."""
-    outcome = finished.judgement(order.step, order.task.fingerprint)
+    outcome = finished.judgement(order)
     return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True) if outcome else None
 
 
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:
     """Has the step done, with as many retries as are left to it."""
-    wanted = order.task.fingerprint
     outcome: Json | None = None
-    tries = _tries(call, order)
+    tries = _tries(call, order, finished)
     left = 1 + stage.retry_max - len(tries)
     kind = "first" if not tries else ("retry" if left > 0 else "rerun")
     last: Json | None = tries[-1].get("error") if tries else None
@@ -247,7 +93,7 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepR
         if number:
             _wait(stage, len(tries) + number - 1)
             kind = "retry"
-            outcome = finished.outcome(order.step, wanted, stage.model)
+            outcome = finished.outcome(order, stage.model)
             if outcome:  # it had finished before it died: what it could not say any more is on disk
                 break
         outcome = _attempt(call, stage, order, kind, last)
@@ -337,5 +183,5 @@ def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: boo
         attempts=attempts,
         skipped=skipped,
         note=outcome.get("note") or "",
-        did=files.digest([[c["path"], c.get("sha256", "")] for c in _changes(outcome) if c["root"] == "workspace"]),
+        did=files.digest([[c["path"], c.get("sha256", "")] for c in changes(outcome) if c["root"] == "workspace"]),
     )

@@ -55,6 +55,7 @@ class Task:
     outputs: tuple[Output, ...] = ()
     item: Any = None
     fingerprint: str = ""
+    made_of: dict[str, str] = field(default_factory=dict[str, str])  # the parts of the fingerprint, by name
     consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
     scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
@@ -69,6 +70,7 @@ class Task:
             "outputs": {o.name: o.document() for o in self.outputs},
             "item": self.item,
             "fingerprint": self.fingerprint,
+            "made_of": self.made_of,
             "consumed": self.consumed,
             "kind": self.kind,
             "scope": list(self.scope),
@@ -85,6 +87,7 @@ class Task:
             outputs=tuple(Output.read(n, s) for n, s in cast(Json, document.get("outputs", {})).items()),
             item=document.get("item"),
             fingerprint=document.get("fingerprint", ""),
+            made_of=document.get("made_of", {}),
             consumed=document.get("consumed", {}),
             kind=document.get("kind", "first"),
             scope=tuple(document.get("scope", ())),

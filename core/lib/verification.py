@@ -16,12 +16,14 @@ from lib import agents, checks, files, judge, manifest, refinements, signals
 from lib.cli import Call
 from lib.contract import ExitCode, Json
 from lib.findings import audit_report, count, plain_fixes, plain_report, worst
+from lib.finished import Finished
 from lib.healing import HOPELESS
 from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
+from lib.order import Order, sealed
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
-from lib.steps import Finished, Order, StepResult, fingerprint, judged, perform, skip
+from lib.steps import StepResult, judged, perform, skip
 from lib.task import Task
 
 MAX_CYCLES = 3
@@ -298,7 +300,7 @@ class Verification:
     ) -> tuple[Call, Stage, Order, Finished]:
         step = replace(self.base, stage=stage.folder, round=cycle)
         order = Order(step, "", stage.worker, agent, stage.worker.args, task, context)
-        order = replace(order, task=replace(task, fingerprint=fingerprint(self.call, stage, order)))
+        order = sealed(self.call, order)
         return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "")
 
     def judges(self) -> tuple[str, ...]:

@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from lib import files
+from lib.finished import Finished
+from lib.orchestration import Worker
+from lib.order import Order
 from lib.session import Session, Step
-from lib.steps import Finished
+from lib.task import Task
 
 FIRST, SECOND = Step("", "trial", "01-first"), Step("", "trial", "02-second")
 
 
-def ended(session: Session, step: Step, at: str, **fields: Any) -> None:
-    outcome = {"exit_code": 0, "verdict": "done", "fingerprint": "same", "finished_at": at, "outputs": []}
+def ended(session: Session, step: Step, number: int, **fields: Any) -> None:
+    outcome = {"exit_code": 0, "verdict": "done", "fingerprint": "same", "number": number, "outputs": []}
     session.new_attempt(step).finish(outcome | fields)
 
 
@@ -26,7 +29,7 @@ def change(cwd: Path, name: str, text: str | None) -> dict[str, Any]:
 
 
 def is_finished(session: Session, cwd: Path, step: Step) -> bool:
-    return Finished(session, cwd).outcome(step, "same") is not None
+    return Finished(session, cwd).outcome(Order(step, "", Worker(), "", (), Task(fingerprint="same"))) is not None
 
 
 def scene(tmp_path: Path) -> tuple[Session, Path]:
@@ -36,8 +39,8 @@ def scene(tmp_path: Path) -> tuple[Session, Path]:
 
 def test_a_file_that_a_later_finished_step_changed_does_not_unfinish_the_earlier_one(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
-    ended(session, FIRST, "2026-01-01T00:00:01Z", artifacts=[change(cwd, "a.py", "one")])
-    ended(session, SECOND, "2026-01-01T00:00:02Z", artifacts=[change(cwd, "a.py", "two")])
+    ended(session, FIRST, 1, artifacts=[change(cwd, "a.py", "one")])
+    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", "two")])
     assert is_finished(session, cwd, FIRST)
     (cwd / "a.py").write_text("a person was here")
     assert not is_finished(session, cwd, FIRST)
@@ -45,26 +48,26 @@ def test_a_file_that_a_later_finished_step_changed_does_not_unfinish_the_earlier
 
 def test_the_latest_writer_counts_not_any_writer(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
-    ended(session, FIRST, "2026-01-01T00:00:03Z", artifacts=[change(cwd, "a.py", "later")])
-    ended(session, SECOND, "2026-01-01T00:00:02Z", artifacts=[change(cwd, "a.py", "earlier")])
+    ended(session, FIRST, 3, artifacts=[change(cwd, "a.py", "later")])
+    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", "earlier")])
     assert not is_finished(session, cwd, FIRST), "the file is as an earlier writer left it"
 
 
 def test_a_file_that_a_later_step_deleted_may_be_gone(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
-    ended(session, FIRST, "2026-01-01T00:00:01Z", artifacts=[change(cwd, "a.py", "one")])
+    ended(session, FIRST, 1, artifacts=[change(cwd, "a.py", "one")])
     (cwd / "a.py").unlink()
     assert not is_finished(session, cwd, FIRST)
     (cwd / "a.py").write_text("one")
-    ended(session, SECOND, "2026-01-01T00:00:02Z", artifacts=[change(cwd, "a.py", None)])
+    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", None)])
     assert is_finished(session, cwd, FIRST)
 
 
 def test_a_failed_attempt_after_a_good_one_unfinishes_and_an_interrupted_one_does_not(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
-    ended(session, FIRST, "2026-01-01T00:00:01Z")
+    ended(session, FIRST, 1)
     session.new_attempt(FIRST)  # cut short by kill -9: no outcome
-    ended(session, FIRST, "2026-01-01T00:00:02Z", exit_code=20, verdict="failed")
+    ended(session, FIRST, 2, exit_code=20, verdict="failed")
     assert is_finished(session, cwd, FIRST)
-    ended(session, FIRST, "2026-01-01T00:00:03Z", exit_code=1, verdict="failed")
+    ended(session, FIRST, 3, exit_code=1, verdict="failed")
     assert not is_finished(session, cwd, FIRST)
