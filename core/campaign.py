@@ -13,12 +13,14 @@ import sys
 from pathlib import Path
 
 from lib import (
+    again,
     approvals,
     background,
     campaigns,
     checkpoints,
     cli,
     depth,
+    explain,
     forecast,
     people,
     phases,
@@ -45,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("plan", metavar="PLAN", nargs="?", help="a plan, such as config/plans/quickstart.yaml")
     add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
+    add("--only", metavar="PHASE", help="do this phase again, and nothing else")
     add("--list", action="store_true", help="the campaigns there are, newest first")
     add("--detach", action="store_true", help="run in the background; prints how to watch and how to stop it")
     add("--stop", metavar="SESSION", help="end a run that works in this session; it can be resumed")
@@ -72,12 +75,17 @@ def main(call: Call) -> Json:
             "plan": chosen.name,
             **forecast.of(chosen, base, call.cwd),
         }
+    asked = read_again(call, chosen)
+    if call.options.explain:
+        return explained(call, chosen, asked)
     call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
     if call.options.detach:
         folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, chosen.name)
         return background.detach("campaign", sys.argv[1:], folder)
     call.open_session(chosen.name, chosen.name)
-    campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said)
+    if asked:
+        again.mark(call.session.folder, asked)
+    campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said, only=call.options.only or "")
     if call.options.reject is not None and resuming.escalated(call.session.folder):
         return campaign.give_up(call.options.reject)
     if call.options.resolution:
@@ -106,6 +114,25 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
         return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text
     file = plan_file.find(options.plan)
     return resuming.keep_folders(plan_file.load(options.plan), folder), file, file.read_text(encoding="utf-8")
+
+
+def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
+    """Which finished steps are to be done again on purpose."""
+    options = call.options
+    if options.start_from and options.only:
+        usage("--from and --only are two different things", "give one of them")
+    if (options.start_from or options.only) and not options.resume:
+        usage("--from and --only do finished work again", "add --resume SESSION")
+    if options.only:
+        return again.only_phase(chosen, options.only)
+    return again.from_step(chosen, options.start_from) if options.start_from else None
+
+
+def explained(call: Call, chosen: Plan, asked: again.Chosen | None) -> Json:
+    call.look_at_session()
+    phases.stand(call, chosen)
+    shown = tuple(p for p in chosen.phases if call.options.only in (None, p.name, p.folder))
+    return explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, shown).document()
 
 
 def hear(call: Call) -> approvals.Said:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, files, phases, plan, plan_file
+from lib import again, cli, explain, files, phases, plan, plan_file
 from lib.cli import Call, Tool
 from lib.contract import Json, nearest, usage
 from lib.plan import Phase, Plan
@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", metavar="NAME", help="which phase of a plan")
     parser.add_argument("--roll-back", action="store_true", help="only put the workspace back as it was before the phase")
     parser.add_argument("--keep-failed", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--resume", metavar="SESSION", help="go on with a session as it was started")
     phases.arguments(parser)
 
 
@@ -39,9 +40,16 @@ def main(call: Call) -> Json:
     if not handed_down:
         phases.settle(call, chosen, 3)
     call.depth.require(2 if call.depth.current == 0 else 1)
+    asked = again.from_run(phase, call.options.start_from) if call.options.start_from else None
+    if call.options.explain:
+        call.look_at_session()
+        phases.stand(call, chosen)
+        return explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, (phase,)).document()
     call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
     if not handed_down:
         phases.furnish(call, chosen)
+    if asked:
+        again.mark(call.session.folder, asked)
     return phases.run(call, chosen, phase)
 
 

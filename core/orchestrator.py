@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, files, orchestrator_file, stages
+from lib import cli, files, orchestrator_file, runs
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -27,14 +27,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="config/orchestrators/NAME.yaml, or the path of such a file")
     parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter (repeatable)")
     parser.add_argument("--params", metavar="FILE", help="parameters as a JSON object")
-    stages.arguments(parser)
+    runs.arguments(parser)
 
 
 def main(call: Call) -> Json:
     chosen = orchestrator_file.load(call.options.name, call.options.modifier)
     params = files.read_json(Path(call.options.params)) if call.options.params else {}
     params |= cli.keyword(call.options.param, "--param")
-    return stages.run(call, chosen, params, topic=str(next(iter(params.values()), "")))
+    return runs.run(call, chosen, params, topic=str(next(iter(params.values()), "")))
 
 
 if __name__ == "__main__":

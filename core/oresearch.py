@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from lib import agents, cli, orchestrator_file, stages
+from lib import agents, cli, orchestrator_file, runs
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -25,7 +25,7 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--domains", metavar="LIST", default="market,ux,tech", help="comma list (default: market,ux,tech)")
-    stages.arguments(parser)
+    runs.arguments(parser)
 
 
 def main(call: Call) -> Json:
@@ -33,7 +33,7 @@ def main(call: Call) -> Json:
     for domain in call.options.domains.split(","):
         agents.find(f"researcher-{domain.strip()}")
     params = {"topic": call.options.topic, "domains": call.options.domains}
-    return stages.run(call, chosen, params, topic=call.options.topic)
+    return runs.run(call, chosen, params, topic=call.options.topic)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 2: takes a specification through its stages. `uv run core/ospec.py lean docs/spec.md`"""
+"""Layer 2: takes a specification through its runs. `uv run core/ospec.py lean docs/spec.md`"""
 
 from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestrator_file, stages
+from lib import cli, orchestrator_file, runs
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("modifier", choices=("full", "lean", "leanest"), help="how many of the stages to run")
     parser.add_argument("target", metavar="TARGET", help="the specification; full writes it first")
     parser.add_argument("--request", metavar="TEXT", help="full: what the specification is to be about, if it is not written yet")
-    stages.arguments(parser, modifier=False)
+    runs.arguments(parser, modifier=False)
 
 
 def main(call: Call) -> Json:
@@ -34,7 +34,7 @@ def main(call: Call) -> Json:
     if options.modifier == "full" and not options.request and not (call.cwd / options.target).is_file():
         usage(f"there is no {options.target} yet, and nothing to write it from", '--request "what it is to be about"')
     chosen = orchestrator_file.load("ospec", options.modifier)
-    return stages.run(call, chosen, {"target": options.target, "request": options.request}, topic=options.target)
+    return runs.run(call, chosen, {"target": options.target, "request": options.request}, topic=options.target)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks, cli, stages
+from lib import checks, cli, explain, runs
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.depth import MINIMUM_STACK
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--protect", metavar="GLOB", action="append", default=[], help="judges the work: a fix may not touch it (repeatable)")
     add("--scope", metavar="GLOB", action="append", default=[], help="what a fix may write (repeatable; default: all)")
     add("--request", metavar="TEXT", default="", help="what was asked for: a text, or the file that says it")
-    stages.arguments(parser, modifier=False)
+    runs.arguments(parser, modifier=False, stages=False)
 
 
 def main(call: Call) -> Json:
@@ -42,6 +42,9 @@ def main(call: Call) -> Json:
     # Looking needs no depth at all: it asks no agent.
     call.depth.require(0 if not terms.audit and not terms.fix else (MINIMUM_STACK[2] if call.depth.current == 0 else 1))
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or "sentinel")
+    if call.options.explain:
+        call.look_at_session()
+        return explain.verification(explain.begin(call), terms, step).document()
     call.open_session(f"sentinel-{call.cwd.name}", step.slug)
     return Verification(call, terms, step).go()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib import approvals, checkpoints, fanout, files, ledger, people, phases, refinements, report, resuming
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, command
+from lib.contract import STATUS, ExitCode, Interrupted, Json, command, usage
 from lib.findings import worst
 from lib.plan import Phase, Plan
 from lib.process import ToolResult
@@ -59,6 +59,7 @@ class Campaign:
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     said: approvals.Said = field(default_factory=approvals.Said)
     resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
+    only: str = ""  # the one phase to run
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -92,6 +93,8 @@ class Campaign:
             self.results.clear()
 
     def walk(self) -> None:
+        if self.only:
+            return self.walk_only(next(p for p in self.plan.phases if self.only in (p.name, p.folder)))
         fanout.run(
             {p.name: p.depends_on for p in self.plan.phases},
             self.plan.max_parallel,
@@ -100,6 +103,18 @@ class Campaign:
             blocked=self.blocked,
             go_on=lambda r: r.exit_code not in NEVER_ABSORBED or "waiting" in r.document,
         )
+
+    def walk_only(self, phase: Phase) -> None:
+        """One phase; the others stand as they ended."""
+        for other in self.plan.phases:
+            path = self.call.session.folder / "phases" / other.folder / "report.json"
+            known = files.read_json(path) if path.exists() else {}
+            if other != phase and known.get("exit_code") is not None:
+                self.results[other.name] = ToolResult(ExitCode(known["exit_code"]), known)
+        missing = [d for d in phase.depends_on if d not in self.results or self.results[d].exit_code not in DONE]
+        if missing:
+            usage(f"--only {phase.name}: it depends on {', '.join(missing)}, which has not succeeded", "resume without --only")
+        self.phase(phase)
 
     def blocked(self, name: str, cause: str) -> ToolResult:
         waits = "waiting" in self.results[cause].document
@@ -314,6 +329,14 @@ class Campaign:
             return ExitCode.FAILURE, rejected.error
         if bad:
             return ExitCode.HUMAN_INPUT, self.escalate(bad)
+        missing = [p.name for p in self.plan.phases if p.name not in codes]
+        if missing:
+            hint = f"{self.resume_command()} runs the rest"
+            return ExitCode.PARTIAL_SUCCESS, {
+                "code": "PARTIAL_SUCCESS",
+                "message": f"not run: {', '.join(missing)}",
+                "hint": hint,
+            }
         if ExitCode.PARTIAL_SUCCESS in codes.values():
             names = ", ".join(n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS)
             return ExitCode.PARTIAL_SUCCESS, {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}"}

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lib import depth as depths
-from lib import grant, keeper, nursery, observability, printing, process, signals
+from lib import grant, keeper, nursery, observability, printing, process, resuming, signals
 from lib.config import CHECKED_VARIABLE
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.contract import HOUSE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.redact import redact
 from lib.session import SESSION_VARIABLE, Session, open_session
 
@@ -51,6 +51,7 @@ class Call:
     grant: grant.Grant | None
     artifact: Path | None = None  # what the final signal points at
     timer: observability.Timer = field(default_factory=observability.Timer)
+    looking: bool = False  # only reads: leaves no word in the session
     _session: Session | None = None
 
     @property
@@ -61,7 +62,7 @@ class Call:
 
     @property
     def session_dir(self) -> Path | None:
-        return self._session.folder if self._session else None
+        return self._session.folder if self._session and not self.looking else None
 
     def open_session(self, topic: str, label: str) -> Session:
         """From here on everything this tool does is on disk, and its end is signalled under `label`."""
@@ -73,9 +74,17 @@ class Call:
         self.label = label
         self.trace_id = observability.propagate_trace_id(self._session.folder)
         os.environ[SESSION_VARIABLE] = str(self._session.folder)
+        if self._session.outermost and self.tool.layer in (2, 3) and not self.grant:
+            resuming.keep(self._session.folder, self.tool.name, self.driver, sys.argv[1:])
         signals.clear(self._session.folder, LAYER_NAMES[self.tool.layer], label)  # an old run's word is not this one's
         self.report("started")
         return self._session
+
+    def look_at_session(self) -> None:
+        """Only to read in it: nothing is made, locked or signalled. One that is not there yet is an empty one."""
+        folder = Path(self.options.session_dir or HOUSE / "sessions" / "none yet").resolve()
+        self._session = Session(folder, None)
+        self.looking = True
 
     def event(self, stage: str, status: str, detail: Json | str | None = None, elapsed_ms: int | None = None) -> None:
         layer = LAYER_NAMES[self.tool.layer]
@@ -201,7 +210,8 @@ def error_document(tool: Tool, error: StrataError) -> Json:
 
 
 def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
-    options = parser.parse_args()
+    words = sys.argv[1:]
+    options = parser.parse_args(resuming.recall(tool.name, words) if tool.layer in (2, 3) else words)
     current_grant = grant.inherited()
     cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths
     if not cwd.is_dir():

@@ -136,7 +136,9 @@ def comes_after(writer: str, reader: str) -> bool:
     ours, theirs = Step.parse(reader), Step.parse(writer)
     if ours.orchestrator != theirs.orchestrator or ours.phase != theirs.phase:
         return theirs.phase > ours.phase
-    return (theirs.round, theirs.stage) > (ours.round, ours.stage) if theirs.round and ours.round else theirs.stage > ours.stage
+    if theirs.round and ours.round:
+        return (theirs.round, theirs.place) > (ours.round, ours.place)
+    return theirs.place > ours.place
 
 
 def changes(outcome: Json) -> list[Json]:

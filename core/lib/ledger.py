@@ -62,6 +62,13 @@ class Ledger:
             self._append(descriptor, line, _add(sums, step.phase, charged))
             return Reservation(place, step.phase, cap)
 
+    def require(self, phase: str) -> None:
+        """Whether an agent could start now, without writing anything."""
+        sums = self.sums()
+        scopes = [scope for scope in (WHOLE, phase) if scope in self.limits]
+        for scope in scopes:
+            self._require(scope, sums, self._cap(scopes, sums, None) or 0.0, "an agent")
+
     def settle(self, reservation: Reservation, usd: float | None, tokens: int, source: str) -> list[str]:
         """What it came to. Returns the limits that are now nearly reached, each once."""
         if usd is not None and (not math.isfinite(usd) or usd < 0):

@@ -131,13 +131,13 @@ class Orders:
             agent=agent,
             args=tuple(self.fill(a, item) for a in worker.args),
             task=replace(task, consumed=self._consumed(task)),
-            made_from={name: self.did.get(name, "") for name in self._sources(worker)},
+            made_from={name: self.did.get(name, "") for name in self.sources(worker)},
             context=(cause,) if cause else (),
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
         return sealed(self.call, order)
 
-    def _sources(self, worker: Worker) -> list[str]:
+    def sources(self, worker: Worker) -> list[str]:
         """The stages whose outcomes this work consumes."""
         texts = [*worker.inputs.values(), *PLACEHOLDER.findall(" ".join((worker.target, *worker.args)))]
         heads = {r.head for r in map(Reference.parse, texts) if r}

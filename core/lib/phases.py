@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import checkpoints, cli, depth, fanout, files, orchestrator_file, outputs, refinements, report, trees
+from lib import checkpoints, cli, depth, fanout, files, orchestrator_file, outputs, refinements, report, trees, verification
 from lib.approvals import Approvals
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Json, StrataError, usage
@@ -15,6 +15,7 @@ from lib.process import ToolResult
 from lib.session import Step, now
 from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
 
+FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
 UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.HUMAN_INPUT)  # it goes on from where it is: nothing is to be undone
 
 
@@ -22,6 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
+    add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
+    add("--from", metavar="STEP", dest="start_from", help=FROM_HELP)
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
 
 
@@ -46,6 +49,12 @@ def settle(call: Call, plan: Plan, layer: int) -> None:
     call.depth = depth.from_environment(layer, options.current_depth, maximum)
 
 
+def stand(call: Call, plan: Plan) -> None:
+    """Where the plan's agents work, without making anything."""
+    if plan.workspace == "session":
+        call.cwd = call.session.folder / "workspace"
+
+
 def furnish(call: Call, plan: Plan) -> None:
     """The fresh workspace of a plan that wants one, with its files in it."""
     if plan.workspace != "session":
@@ -56,7 +65,7 @@ def furnish(call: Call, plan: Plan) -> None:
         target = files.inside(workspace, name, "a file of the plan")
         if not target.exists():
             files.write_atomic(target, text)
-    call.cwd = workspace
+    stand(call, plan)
 
 
 def run(call: Call, plan: Plan, phase: Phase) -> Json:
@@ -189,18 +198,10 @@ class Coordinator:
             flags += ["--scope", glob]
         for path in self.call.options.extra_context:
             flags += ["--extra-context", str(Path(path).absolute())]
-        flags += ["--request", self._request()]
+        flags += ["--request", verification.request(phase, self.call.cwd)]
         reply = self.call.call("sentinel.py", [*flags, "--", *phase.checks])
         self.sentinel = reply.document
         return reply.exit_code, str(reply.document.get("grade", "FAIL"))
-
-    def _request(self) -> str:
-        """What the phase was asked for, for those who judge it: the file a run was pointed at, or the words."""
-        for run in self.phase.runs:
-            for value in run.params.values():
-                if isinstance(value, str) and files.is_file(self.call.cwd / value):
-                    return str(self.call.cwd / value)
-        return "; ".join(f"{name}: {value}" for run in self.phase.runs for name, value in run.params.items())[:2000]
 
     # Rollback
 

@@ -21,6 +21,8 @@ def document(said: Json, output_format: str) -> None:
     """The one document of a tool, on stdout."""
     if output_format == "json":
         text = json.dumps(said, ensure_ascii=False)
+    elif "explained" in said:
+        text = table(said)
     elif sys.stdout.isatty():
         text = readable(said)
     else:
@@ -68,6 +70,20 @@ def readable(said: Json) -> str:
         if said.get(key) not in (None, ""):
             lines.append(f"{key.replace('_', ' ')}: {said[key]}")
     return "\n".join(lines)
+
+
+def table(said: Json) -> str:
+    """What would become of every step, a line each."""
+    steps: list[Json] = said["explained"]
+    width = max([len(s["step"]) for s in steps], default=0)
+    lines: list[str] = []
+    for step in steps:
+        cost = "" if "agent_sessions" not in step else ("?" if step["usd_expected"] is None else f"{step['usd_expected']:.4f}")
+        lines.append(f"{step['does']:4}  {step['step']:{width}}  {cost:>8}  {step['why']}".rstrip())
+    total = "unknown" if said["usd_expected"] is None else f"{said['usd_expected']:.4f}"
+    return "\n".join(
+        [*lines, f"{said['skip']} to skip, {said['run']} to run, {said['halt']} halted; expected spend in USD: {total}"]
+    )
 
 
 def error(problem: Json) -> None:

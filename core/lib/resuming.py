@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lib import files
-from lib.cli import Call
-from lib.contract import Json, StrataError, command
+from lib.contract import HOUSE, Json, StrataError, command
 from lib.plan import Phase, Plan
 
+if TYPE_CHECKING:
+    from lib.cli import Call
+
+EFFECTIVE = "effective-config.json"
+# Of a command line, what belongs to one run and not to the session.
+_ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--driver", "--extra-context")
 KEPT = ("model", "fixtures", "inherit_settings", "accept_drift")  # flags a resume need not repeat
 
 
@@ -43,12 +51,59 @@ def keep_folders(plan: Plan, session: Path) -> Plan:
 
 
 def read_effective(session: Path) -> Json:
-    path = session / "effective-config.json"
-    if not path.is_file():
+    effective = files.read_json(session / EFFECTIVE)
+    require_tool(effective, session, "campaign")
+    return effective
+
+
+def require_tool(effective: Json, session: Path, tool: str) -> None:
+    """A session is gone on with by the tool that began it."""
+    began = effective.get("tool", "campaign")
+    if began != tool:
         raise StrataError(
-            "NO_SESSION", f"{session} is not the session of a campaign", f"{command('campaign')} --list shows those there are"
+            "NO_SESSION", f"{session} is a session of {began}, not of {tool}", f"{command(began)} --resume {session}"
         )
-    return files.read_json(path)
+
+
+# Below a campaign: a session remembers the command it was begun with
+
+
+def keep(session: Path, tool: str, driver: str, words: list[str]) -> None:
+    """What was asked, so that --resume need not be told again."""
+    path = session / EFFECTIVE
+    if not path.exists():
+        kept = [*_without(words, _ONCE), "--driver", driver]
+        files.write_json(path, {"tool": tool, "command": kept, "folder": str(Path.cwd())})
+
+
+def recall(tool: str, words: list[str]) -> list[str]:
+    """The command line of a resume: what the session was begun with, and what is said now, standing where it was begun."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume")
+    parser.add_argument("--session-base")
+    known, now = parser.parse_known_args(words)
+    if not known.resume:
+        return words
+    session = find_session(known.resume, Path(known.session_base or HOUSE / "sessions"))
+    effective = files.read_json(session / EFFECTIVE)
+    require_tool(effective, session, tool)
+    now = [str(Path(w).absolute()) if before in ("--extra-context", "--fixtures", "--cwd") else w for before, w in _pairs(now)]
+    try:
+        os.chdir(effective["folder"])
+    except OSError as error:
+        hint = "bring it back, or start anew in another session"
+        raise StrataError("NO_WORKSPACE", f"{effective['folder']}, where it was begun: {error.strerror}", hint) from None
+    return [*effective["command"], *now, "--session-dir", str(session)]
+
+
+def _pairs(words: list[str]) -> list[tuple[str, str]]:
+    return list(zip(["", *words], words, strict=False))
+
+
+def _without(words: list[str], flags: tuple[str, ...]) -> list[str]:
+    """The words without these flags and their values."""
+    kept = [w for before, w in _pairs(words) if before not in flags and w not in flags]
+    return [w for w in kept if w.partition("=")[0] not in flags and w != "--explain"]
 
 
 def escalated(session: Path) -> bool:
@@ -68,9 +123,9 @@ def waited(session: Path) -> list[Json]:
 def find_session(name: str, base: Path) -> Path:
     """A path, or the name (or its beginning) of a session under `base`."""
     for path in (Path(name), base / name):
-        if (path / "effective-config.json").is_file():
+        if (path / EFFECTIVE).is_file():
             return path.resolve()
-    there = [p for p in sorted(base.iterdir()) if (p / "effective-config.json").is_file()] if base.is_dir() else []
+    there = [p for p in sorted(base.iterdir()) if (p / EFFECTIVE).is_file()] if base.is_dir() else []
     found = [p for p in there if p.name.startswith(name)]
     if len(found) != 1:
         what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
@@ -83,7 +138,7 @@ def listing(base: Path) -> list[Json]:
     found: list[Json] = []
     for path in sorted(base.iterdir() if base.is_dir() else [], reverse=True):
         manifest = path / "manifest.json"
-        if (path / "effective-config.json").is_file():
-            known = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
+        if (path / EFFECTIVE).is_file():
+            known: Json = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
             found.append({"session": path.name, "status": known.get("status"), "grade": known.get("grade")})
     return found

@@ -56,6 +56,12 @@ class Step:
         return Step(phase, head[0] if head else "", stage, int(number[1]) if number else 0, rest[0] if rest else "")
 
     @property
+    def place(self) -> int:
+        """Where its stage stands among the others."""
+        number = self.stage.partition("-")[0]
+        return int(number) if number.isdigit() else 0
+
+    @property
     def slug(self) -> str:
         """For a flat namespace. Two steps never share one: names hold no dots, no item is called round-n, and in
         an orchestrator only a stage starts with a digit."""
@@ -112,6 +118,11 @@ class Session:
     def __init__(self, folder: Path, lock: int | None) -> None:
         self.folder = folder
         self._lock = lock  # held open for the life of the process that is outermost
+
+    @property
+    def outermost(self) -> bool:
+        """Whether this process is the one that opened it."""
+        return self._lock is not None
 
     def attempts(self, step: Step) -> list[Attempt]:
         folder = self.folder / step.folder

@@ -6,72 +6,27 @@ answers say what a person decided. Walking again from the start therefore ends u
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, cli, fanout, files, manifest
+from lib import fanout, files, manifest
 from lib.answers import Answers
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError, nearest, usage
-from lib.depth import MINIMUM_STACK
+from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.finished import Finished
 from lib.manifest import StageResult
 from lib.observability import Timer
 from lib.orchestration import Loop, Orchestration, Stage
 from lib.order import Order
-from lib.orders import Orders, read_params
+from lib.orders import Orders
 from lib.session import Step
 from lib.steps import StepResult, last_word, perform, skip
 
 # Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
 NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
 GRAVEST_FIRST = (*NEVER_ABSORBED, ExitCode.NEEDS_REFINEMENT, ExitCode.TIMEOUT, ExitCode.FAILURE)
-
-
-def arguments(parser: argparse.ArgumentParser, modifier: bool = True) -> None:
-    """What every orchestrator understands, besides its own words."""
-    add = parser.add_argument
-    if modifier:
-        add("--modifier", default="", help="run only the stages this modifier keeps")
-    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
-    add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
-    add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
-    add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
-    add("--phase", default="", help=argparse.SUPPRESS)
-    add("--run-name", default="", help=argparse.SUPPRESS)
-
-
-def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic: str) -> Json:
-    """Runs the stages and returns the stage manifest."""
-    # The seed's minimum leaves an executor room to heal; below an agent the warning at 1 level left applies instead.
-    call.depth.require(MINIMUM_STACK[2] if call.depth.current == 0 else 1)
-    values = read_params(orchestration, params, call.cwd)
-    require_checks(call, orchestration)
-    for flag in ("phase", "run_name"):
-        value = getattr(call.options, flag)
-        if value and not files.is_safe(value):
-            usage(f"--{flag.replace('_', '-')} {value!r} is not a plain name")
-    step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
-    call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
-    walk = Walk(call, orchestration, values, step)
-    walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))
-    return walk.go()
-
-
-def require_checks(call: Call, orchestration: Orchestration) -> None:
-    """Checks that stages and agents name exist, before anything is spent on the way to them."""
-    workers = [w for s in orchestration.stages for w in (s.worker, *s.members.values())]
-    named = [(f"{orchestration.name}: ", a) for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
-    definitions = [agents.load(agent) for w in workers for agent in (w.agent, *w.allow) if agent]
-    named += [(f"{d.file}: ", name) for d in definitions for name in d.checks]
-    path = Path(call.options.checks or checks.DEFAULT_FILE)
-    known = checks.load(path) if named else {}
-    for where, name in named:
-        if name not in (*known, checks.ARTIFACTS):
-            raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r} in {path}", nearest(name, known))
 
 
 class Walk:
@@ -277,28 +232,42 @@ class Walk:
     # Asking a person
 
     def ask(self, stage: Stage, step: Step) -> StageResult:
-        """A stage that is a question. What was shown is kept by its hash: if it changed, the question is asked again."""
+        """A stage that is a question."""
         ask = stage.ask
         assert ask
-        session = self.call.session
-        values = [self.orders.resolve(text, None) for text in ask.show]
-        paths = [Path(p) for value in values if value for p in _each(value)]
-        shown = {session.relative(p): files.sha256(p) for p in paths if p.is_file()}
-        kept = session.folder / step.folder / "answer.json"
-        record = files.read_json(kept) if kept.exists() else None
-        if not (record and record["shown"] == shown and record["question"] == ask.question):
-            told = {"question": ask.question, "shown": shown}
-            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | told))
-            record = record | told if record else None
-        if record:
-            place = session.folder / step.artifacts / "answer.json"
-            files.write_json(place, record["answer"])
-            note = f"answered by {record['by']} at {record['at']}"
-            answered = StepResult("", ExitCode.SUCCESS, "done", {"answer": str(place)}, note=note)
-            return StageResult(stage.name, ExitCode.SUCCESS, "done", (answered,), note=note)
-        details = {"show": [str(p) for p in paths], "answer_schema": ask.answer_schema}
+        answered = self.answered(stage, step)
+        if answered:
+            return answered
+        details = {"show": [str(p) for p in self.shown(stage)], "answer_schema": ask.answer_schema}
         question = self.answers.question(stage.name, ask.question) | details
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=ask.question, question=question)
+
+    def shown(self, stage: Stage) -> list[Path]:
+        assert stage.ask
+        values = [self.orders.resolve(text, None) for text in stage.ask.show]
+        return [Path(p) for value in values if value for p in _each(value)]
+
+    def answered(self, stage: Stage, step: Step) -> StageResult | None:
+        """What a person said. What was shown is kept by its hash: if it changed, the question is asked again."""
+        assert stage.ask
+        session = self.call.session
+        shown = {session.relative(p): files.sha256(p) for p in self.shown(stage) if p.is_file()}
+        kept = session.folder / step.folder / "answer.json"
+        record = files.read_json(kept) if kept.exists() else None
+        if not (record and record["shown"] == shown and record["question"] == stage.ask.question):
+            told = {"question": stage.ask.question, "shown": shown}
+            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | told))
+            record = record | told if record else None
+        if not record:
+            return None
+        place = session.folder / step.artifacts / "answer.json"
+        self.publish(place, record["answer"])
+        note = f"answered by {record['by']} at {record['at']}"
+        answered = StepResult("", ExitCode.SUCCESS, "done", {"answer": str(place)}, note=note)
+        return StageResult(stage.name, ExitCode.SUCCESS, "done", (answered,), note=note)
+
+    def publish(self, place: Path, answer: Any) -> None:
+        files.write_json(place, answer)
 
     def ask_about_items(self, stage: Stage, steps: tuple[StepResult, ...], error: Json, note: str) -> StageResult:
         self.answers.take(stage.name, lambda record: None, ("retry",))  # trying again is what has just been done

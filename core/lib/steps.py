@@ -72,13 +72,17 @@ def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResu
     if not outcome:
         return None
     call.event(order.step.slug, "skipped", "finished in an earlier run")
+    return skipped(call, order, outcome)
+
+
+def skipped(call: Call, order: Order, outcome: Json) -> StepResult:
     return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
 
 
 def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
     """What a check said of the folder as it still is. Asking it again would only give the same answer another time."""
     outcome = finished.judgement(order)
-    return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True) if outcome else None
+    return skipped(call, order, outcome) if outcome else None
 
 
 def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult:

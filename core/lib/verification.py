@@ -21,6 +21,7 @@ from lib.healing import HOPELESS
 from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
 from lib.order import Order, sealed
+from lib.plan import Phase, Plan
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
 from lib.steps import StepResult, judged, perform, skip
@@ -41,6 +42,21 @@ class Terms:
     protect: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()  # what a fix may write
     request: str = ""  # what was asked for
+
+    @staticmethod
+    def of_phase(plan: Plan, phase: Phase, cwd: Path) -> Terms:
+        """As its coordinator tells the sentinel."""
+        path = Path(plan.checks_file or checks.DEFAULT_FILE)
+        return Terms(phase.checks, path, phase.audit, phase.fix, phase.protect, phase.scope, request(phase, cwd))
+
+
+def request(phase: Phase, cwd: Path) -> str:
+    """What the phase was asked for, for those who judge it: the file a run was pointed at, or the words."""
+    for run in phase.runs:
+        for value in run.params.values():
+            if isinstance(value, str) and files.is_file(cwd / value):
+                return str(cwd / value)
+    return "; ".join(f"{name}: {value}" for run in phase.runs for name, value in run.params.items())[:2000]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
@@ -113,12 +129,7 @@ class Verification:
         state = self.state()
         if state["ended"]:
             last = state["first_cycle"] + state["cycles"] - 1
-            looked: int = state.get("checked_as", 0)  # 0: it was stopped before it could look
-            call, _, order, finished = self.order_checks(looked)
-            known = judged(call, order, finished)
-            same = known and known.ok and self.evidence(looked) and state.get("terms") == self.question()
-            if known and same and state["grade"] in ("PASS", "WARN"):
-                self.remember("checks", known, looked)
+            if not self.stale():
                 return state | files.read_json(self.cycle(last) / state["results"])
             # Until it has passed, or a person has spoken, fewer tests than there once were is not a pass.
             kept = state.get("tests_since", 1) if state["grade"] == "FAIL" and not self.a_person_spoke() else last + 1
@@ -127,6 +138,24 @@ class Verification:
                 (self.home / name).unlink(missing_ok=True)  # what it said is no longer so
             files.write_json(self.home / "verification.json", state)
         return {k: v for k, v in state.items() if k != "grade"}
+
+    def stale(self, void: dict[str, int] | None = None) -> str:
+        """Why the last verification does not speak for the folder as it is; nothing where it does."""
+        state = self.state()
+        if not state["ended"]:
+            return "it has not been verified" if not state["cycles"] else "its verification was cut short"
+        looked: int = state.get("checked_as", 0)  # 0: it was stopped before it could look
+        call, _, order, finished = self.order_checks(looked)
+        finished.void |= void or {}
+        known = judged(call, order, finished)
+        if state["grade"] not in ("PASS", "WARN"):
+            return f"its grade was {state['grade']}"
+        if not (known and known.ok and self.evidence(looked)):
+            return "what was verified, or the evidence for it, changed"
+        if state.get("terms") != self.question():
+            return "it is to be verified by other terms"
+        self.remember("checks", known, looked)
+        return ""
 
     def a_person_spoke(self) -> bool:
         folder = self.call.session.folder / "resolutions"

@@ -1,0 +1,116 @@
+"""Doing finished work again on purpose: which steps `--from` and `--only` mean, and how they are made to count no more.
+
+Nothing is deleted. Up to which attempt a step's past does not count is written down before anything runs, so that a re-run
+that is cut short is gone on with by an ordinary resume.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from lib import fanout, files, orchestrator_file
+from lib.contract import nearest, usage
+from lib.finished import AGAIN
+from lib.orchestration import Orchestration
+from lib.plan import Phase, Plan
+from lib.session import Step
+
+Chosen = Callable[[Step], bool]
+
+
+def from_stage(orchestration: Orchestration, base: Step, text: str) -> Chosen:
+    """`STAGE` or `STAGE/ITEM` of one orchestrator: that, and every stage behind it."""
+    name, _, item = text.partition("/")
+    stages = [s.name for s in orchestration.stages]
+    if name not in stages:
+        usage(f"--from {text}: {orchestration.name} has no stage {name!r}", nearest(name, stages))
+    place = Step(stage=orchestration.stages[stages.index(name)].folder).place
+    wanted = files.safe_name(item) if item else ""
+
+    def chosen(step: Step) -> bool:
+        if (step.phase, step.orchestrator) != (base.phase, base.orchestrator):
+            return False
+        return step.place > place or (step.place == place and wanted in ("", step.item))
+
+    return chosen
+
+
+def from_step(plan: Plan, text: str) -> Chosen:
+    """`PHASE`, `PHASE/RUN`, `PHASE/RUN/STAGE[/ITEM]` of a plan: that, and all that comes after it by dependency."""
+    name, _, rest = text.partition("/")
+    phase = _phase(plan, name, "--from")
+    later = {
+        p.folder for p in plan.phases if phase.name in fanout.all_before({p.name: p.depends_on for p in plan.phases}, p.name)
+    }
+    within: Chosen = _in_phase(phase, rest) if rest else lambda step: True
+    return lambda step: step.phase in later or (step.phase == phase.folder and within(step))
+
+
+def from_run(phase: Phase, text: str) -> Chosen:
+    """The same inside one phase."""
+    within = _in_phase(phase, text)
+    return lambda step: step.phase == phase.folder and within(step)
+
+
+def only_phase(plan: Plan, name: str) -> Chosen:
+    folder = _phase(plan, name, "--only").folder
+    return lambda step: step.phase == folder
+
+
+def _phase(plan: Plan, name: str, flag: str) -> Phase:
+    found = next((p for p in plan.phases if name in (p.name, p.folder)), None)
+    if not found:
+        usage(f"{flag}: there is no phase {name!r}", nearest(name, [p.name for p in plan.phases]))
+    return found
+
+
+def _in_phase(phase: Phase, text: str) -> Chosen:
+    name, _, rest = text.partition("/")
+    runs = {r.name: r for r in phase.runs}
+    if name == "sentinel" and name not in runs:
+        return lambda step: step.orchestrator == "sentinel"
+    if name not in runs:
+        usage(f"--from: the phase {phase.name} has no run {name!r}", nearest(name, [*runs, "sentinel"]))
+    behind = {r.name for r in phase.runs if name in fanout.all_before({r.name: r.depends_on for r in phase.runs}, r.name)}
+    run = runs[name]
+    orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
+    within: Chosen = lambda step: step.orchestrator == name  # noqa: E731
+    if rest:
+        within = from_stage(orchestration, Step(phase.folder, name), rest)
+    return lambda step: within(step) or step.orchestrator in behind or step.orchestrator == "sentinel"
+
+
+def voided(session: Path, chosen: Chosen) -> dict[str, int]:
+    """The chosen steps that have been tried, each with its last attempt."""
+    found: dict[str, int] = {}
+    for folder in session.glob("**/stages/**/attempt-*"):
+        number = re.fullmatch(r"attempt-(\d+)", folder.name)
+        step = Step.of_folder(folder.parent.relative_to(session)) if number else None
+        if number and step and chosen(step):
+            found[str(step)] = max(found.get(str(step), 0), int(number[1]))
+    return found
+
+
+def mark(session: Path, chosen: Chosen) -> int:
+    """Makes the past of the chosen steps count no more. Loops that led over them are set aside with it."""
+    found = voided(session, chosen)
+    path = session / AGAIN
+    known: dict[str, int] = files.read_json(path) if path.exists() else {}
+    files.write_json(path, known | found)
+    for record in sorted(session.glob("**/loops/*.json")):
+        if led_over(
+            files.read_json(record)["rounds"], found, Step.of_folder(record.parent.parent.relative_to(session) / "stages/x")
+        ):
+            aside = record.parent / f"before-{sum(found.values())}"
+            aside.mkdir(exist_ok=True)
+            for part in (record.with_suffix(".md"), record):
+                part.replace(aside / part.name)
+    return len(found)
+
+
+def led_over(rounds: dict[str, object], void: dict[str, int], home: Step) -> bool:
+    """Whether a loop of the orchestrator at `home` went back over a step whose past does not count."""
+    steps = [s for s in map(Step.parse, void) if (s.phase, s.orchestrator) == (home.phase, home.orchestrator)]
+    return any(s.stage.partition("-")[2] in rounds for s in steps)

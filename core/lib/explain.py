@@ -1,0 +1,344 @@
+"""What a resume would do, step by step: SKIP, RUN or HALT, why, and what it may cost. Reads the session and changes nothing.
+
+It walks the way a run walks, with the same questions asked of the same files. Where a step would run, what it will produce is
+not known yet: what is made from that would run too, unless it turns out the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lib import again, files, forecast, orchestrator_file, outputs
+from lib.answers import Answers
+from lib.approvals import Approvals
+from lib.cli import Call
+from lib.contract import HOUSE, ExitCode, Json, StrataError
+from lib.ledger import Ledger
+from lib.manifest import StageResult
+from lib.orchestration import Loop, Orchestration, Reference, Stage, Worker
+from lib.orders import read_params
+from lib.plan import Phase, Plan, Run
+from lib.session import Step
+from lib.stages import Walk
+from lib.steps import skipped
+from lib.verification import Terms, Verification
+
+SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
+
+
+@dataclass
+class Explanation:
+    """The lines so far, and what agents are known to cost."""
+
+    call: Call
+    known: dict[str, float]
+    void: dict[str, int] = field(default_factory=dict[str, int])  # what --from and --only would make count no more
+    lines: list[Json] = field(default_factory=list[Json])
+
+    def say(self, step: str, does: str, why: str, agent: str = "", sessions: int = 0) -> None:
+        line: Json = {"step": step, "does": does, "why": why}
+        if does == RUN and sessions:
+            refused = self._refused(step)
+            if refused:
+                line |= {"does": HALT, "why": f"{refused} ({why})"}
+            else:
+                cost = self.known.get(agent)
+                line |= {"agent_sessions": sessions, "usd_expected": None if cost is None else round(cost * sessions, 6)}
+        self.lines.append(line)
+
+    def _refused(self, step: str) -> str:
+        """Why the budget would not let an agent start there."""
+        phase = step.split("/", maxsplit=1)[0]
+        try:
+            Ledger(self.call.session.folder).require(phase)
+        except StrataError as error:
+            return error.message
+        return ""
+
+    def document(self) -> Json:
+        asked = [line for line in self.lines if line.get("agent_sessions")]
+        costs = [line["usd_expected"] for line in asked]
+        unknown = [line["step"] for line in asked if line["usd_expected"] is None]
+        return {
+            "tool": self.call.tool.name,
+            "status": "success",
+            "exit_code": 0,
+            "explained": self.lines,
+            **{does.lower(): sum(line["does"] == does for line in self.lines) for does in (SKIP, RUN, HALT)},
+            "usd_expected": None if unknown else round(sum(costs), 6),
+            "cost_unknown": unknown,
+        }
+
+
+def begin(call: Call, fixtures: str = "", chosen: again.Chosen | None = None) -> Explanation:
+    folder = call.session.folder
+    base = Path(call.options.session_base or HOUSE / "sessions")
+    earlier = sorted((p for p in base.iterdir() if p.is_dir() and p != folder), reverse=True) if base.is_dir() else []
+    known = forecast.spent([*earlier[: forecast.LOOKED_AT], *([Path(fixtures)] if fixtures else [])])
+    known |= forecast.spent([folder])  # what it cost here says most
+    return Explanation(call, known, again.voided(folder, chosen) if chosen else {})
+
+
+# One orchestrator
+
+
+class _Peeking(Answers):
+    """Sees what a person answered, and leaves it where it is."""
+
+    def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
+        path = self.folder / f"{stage}.json"
+        record = files.read_json(path) if path.exists() else None
+        return record if record and (wanted is None or record["answer"] in wanted) else None
+
+    def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
+        record = self.take(stage, lambda record: None, choices)
+        return str(record["answer"]) if record else super().decided(stage, occasion, choices)
+
+
+class _NotYet(Exception):  # noqa: N818 - not an error: the walk goes on without the results of this stage
+    pass
+
+
+class Look(Walk):
+    """A walk that only looks. `unknown` are the stages and parameters whose values are not known before something ran."""
+
+    def __init__(
+        self, said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step, unknown: set[str]
+    ) -> None:
+        super().__init__(said.call, orchestration, params, base)
+        self.said = said
+        self.unknown = unknown
+        self.answers = _Peeking(self.home / "answers", said.call.session.folder)
+        self.finished.void = self.finished.void | said.void
+        self.sent_back = ""  # the stage a loop leads back to that has not been written down yet
+
+    @property
+    def name(self) -> str:
+        return "/".join(p for p in (self.base.phase, self.base.orchestrator) if p)
+
+    def explain(self, halted: str = "") -> str:
+        """Says it for every stage, and returns why nothing after this orchestrator would start; or nothing."""
+        stages = self.orchestration.stages
+        position = 0
+        while position < len(stages):
+            stage = stages[position]
+            position += 1
+            if halted:
+                self.say(stage, HALT, halted)
+                continue
+            self.rounds[stage.name] += 1
+            step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
+            try:
+                result, back_to = self.route(stage, self.ask(stage, step) if stage.ask else self.work(stage, step))
+            except _NotYet:
+                self.unknown.add(stage.name)
+                continue
+            except StrataError as error:
+                self.say(stage, HALT, error.message)
+                halted = f"{stage.name} cannot run"
+                continue
+            self.results[stage.name] = result
+            self.orders.outputs[stage.name] = result.outputs
+            self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
+            if back_to:
+                position = stages.index(self.orchestration.stage(back_to))
+            elif result.exit_code == ExitCode.HUMAN_INPUT:
+                self.say(stage, HALT, f"a person is asked: {(result.question or {}).get('question', result.note)}")
+                halted = f"{stage.name} waits for a person"
+            elif result.exit_code != ExitCode.SUCCESS and not result.open:
+                halted = f"{stage.name} did not succeed"
+        return halted
+
+    def say(self, stage: Stage, does: str, why: str, key: str = "", worker: Worker | None = None, sessions: int = 1) -> None:
+        worker = worker or stage.worker
+        asks = bool(worker.agent or worker.agent_from or worker.tool in forecast.ASKS_AGENTS)
+        turn = f"round-{self.rounds[stage.name]}" if stage.in_loop and self.rounds[stage.name] > 1 else ""
+        name = "/".join(p for p in (self.name, stage.name, turn, key) if p)
+        self.said.say(name, does, why, worker.agent or stage.name, sessions if asks else 0)
+
+    def work(self, stage: Stage, step: Step) -> StageResult:
+        waits = self.waits_for_news(stage)
+        if waits:
+            self.not_yet(stage, waits)
+        orders = self.orders.of(stage, step)
+        routed = self.already_routed(stage, orders)
+        if routed:
+            for order in orders:
+                self.say(stage, SKIP, "a loop has gone back over it since", order.key)
+            return routed
+        found = {o.key: self.finished.look(o, stage.model) for o in orders}
+        after = {o.key: self.orders.waits_for(stage, o) for o in orders}
+        settled = self.settled(stage, orders, after) if stage.fans_out else ()
+        for order in orders:
+            outcome, why = found[order.key]
+            enough = settled and not outcome
+            does = SKIP if outcome or enough else RUN
+            self.say(stage, does, "enough others succeeded" if enough else why, order.key, order.worker)
+        if settled:
+            return self.sum_up(stage, settled, len(orders))
+        if not all(outcome for outcome, _ in found.values()):
+            raise _NotYet
+        steps = tuple(skipped(self.call, o, found[o.key][0] or {}) for o in orders)
+        if stage.fans_out:
+            return self.sum_up(stage, steps, len(orders))
+        return StageResult(stage.name, steps[0].exit_code, steps[0].verdict, steps, steps[0].error, steps[0].note)
+
+    def waits_for_news(self, stage: Stage) -> str:
+        """Of which stage or parameter the value is not known yet, if this stage is made from one."""
+        if stage.name == self.sent_back:
+            return "it was sent back"
+        sources = {f"param.{name}" for name in self.unknown if name.startswith("param.")} & self.texts(stage)
+        for worker in (stage.worker, *stage.members.values()):
+            sources |= set(self.orders.sources(worker)) & self.unknown
+        items = Reference.parse(stage.foreach.items) if stage.foreach else None
+        sources |= {items.head} & self.unknown if items else set()
+        return f"it uses what {', '.join(sorted(sources))} will make" if sources else ""
+
+    def texts(self, stage: Stage) -> set[str]:
+        workers = (stage.worker, *stage.members.values())
+        named = [t for w in workers for t in (*w.inputs.values(), w.target, *w.args)]
+        named += [stage.foreach.items] if stage.foreach else []
+        return {name for name in self.unknown if any(name in text for text in named)}
+
+    def not_yet(self, stage: Stage, why: str) -> None:
+        if stage.members:
+            for key, worker in stage.members.items():
+                self.say(stage, RUN, why, key, worker)
+        else:
+            self.say(stage, RUN, why, "*" if stage.foreach else "", sessions=stage.foreach.max_items if stage.foreach else 1)
+        raise _NotYet
+
+    def ask(self, stage: Stage, step: Step) -> StageResult:
+        assert stage.ask
+        heads = {r.head for text in stage.ask.show if (r := Reference.parse(text))} & self.unknown
+        if heads:
+            question = {"question": f"{stage.ask.question} (once {', '.join(sorted(heads))} has run)"}
+            return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question=question)
+        result = self.answered(stage, step)
+        if result:
+            self.say(stage, SKIP, result.note)
+            return result
+        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question={"question": stage.ask.question})
+
+    def already_routed(self, stage: Stage, orders: list[Any]) -> StageResult | None:
+        """History counts, but for what is asked for again."""
+        if again.led_over({stage.name: None}, self.said.void, self.base):
+            return None
+        return super().already_routed(stage, orders)
+
+    def publish(self, place: Path, answer: Any) -> None:
+        pass
+
+    def take(self, loop: Loop, stage: Stage, result: StageResult) -> None:
+        self.taken[loop.name] += 1
+        cause = self.home / "loops" / f"{loop.name}-{self.taken[loop.name]}.md"
+        names = [s.name for s in self.orchestration.stages]
+        for name in names[names.index(loop.to) : names.index(stage.name) + 1]:
+            self.orders.causes.pop(name, None)
+        if cause.exists():
+            self.orders.causes[loop.to] = cause
+        else:
+            self.sent_back = loop.to
+
+
+def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step) -> Explanation:
+    Look(said, orchestration, params, base, set()).explain()
+    return said
+
+
+# A phase, and a plan
+
+
+def plan(said: Explanation, whole: Plan, phases: tuple[Phase, ...]) -> Explanation:
+    """The given phases of a plan, in the order they would run."""
+    said.call.options.checks = whole.checks_file or None
+    state: dict[str, str] = {}  # by phase: SKIP, RUN, or why it halts
+    waiting = list(phases)
+    names = {p.name for p in phases}
+    while waiting:
+        phase = next(p for p in waiting if not (set(p.depends_on) & names) - set(state))
+        waiting.remove(phase)
+        halted = next((f"the phase {d} {state[d]}" for d in phase.depends_on if state.get(d, SKIP) not in (SKIP, RUN)), "")
+        renewed = {d for d in state if state[d] == RUN}
+        state[phase.name] = _phase(said, whole, phase, halted, renewed)
+    return said
+
+
+def _phase(said: Explanation, whole: Plan, phase: Phase, halted: str, renewed: set[str]) -> str:
+    first = len(said.lines)
+    point = phase.checkpoint
+    if point and not halted and point.at == "before":
+        halted = _checkpoint(said, whole, phase, news=any(text.split(".")[0] in renewed for text in point.show))
+    for run in phase.runs:
+        halted = _run(said, whole, phase, run, halted, renewed) or halted
+        if any(line["does"] == RUN for line in said.lines[first:]):
+            renewed = renewed | {f"{phase.name}.{run.name}"}
+    if phase.checks:
+        _verification(said, whole, phase, halted, any(line["does"] == RUN for line in said.lines[first:]))
+    new = any(line["does"] == RUN for line in said.lines[first:])
+    if point and not halted and point.at == "after":
+        halted = _checkpoint(said, whole, phase, news=new)
+    return halted or (RUN if new else SKIP)
+
+
+def _checkpoint(said: Explanation, whole: Plan, phase: Phase, news: bool) -> str:
+    """Says whether a person still has to say yes; returns why it halts, if it does."""
+    approvals = Approvals(said.call.session.folder, whole)
+    assert phase.checkpoint
+    decided = None if news else approvals.decision(approvals.asked(phase))
+    name = f"{phase.folder}/checkpoint"
+    if decided and decided["decision"] == "approve":
+        said.say(name, SKIP, f"approved by {decided['by']} at {decided['when']}")
+        return ""
+    why = f"{decided['by']} said no" if decided else f"a person is asked: {approvals.asked(phase).question}"
+    said.say(name, HALT, why)
+    return "waits for a person"
+
+
+def _run(said: Explanation, whole: Plan, phase: Phase, run: Run, halted: str, renewed: set[str]) -> str:
+    base = Step(phase.folder, run.name)
+    chosen = orchestrator_file.load(run.orchestrator, run.modifier)
+    params: dict[str, Any] = dict(run.params)
+    unknown: set[str] = set()
+    for name, text in run.inputs.items():
+        source = text.split(".")
+        if source[0] in renewed or ".".join(source[:2]) in renewed:
+            unknown.add(f"param.{name}")
+        answer = Approvals(said.call.session.folder, whole).answer_file(source[0])
+        found = answer if len(source) == 2 else outputs.of(said.call.session.folder, whole, text)
+        if not found or not found.exists():
+            unknown.add(f"param.{name}")
+        params[name] = str(found or "later")
+    try:
+        values = read_params(chosen, params, said.call.cwd)
+    except StrataError as error:
+        if not unknown:
+            said.say(f"{phase.folder}/{run.name}", HALT, error.message)
+            return f"{run.name} cannot run"
+        values = params
+    return Look(said, chosen, values, base, unknown).explain(halted)
+
+
+def _verification(said: Explanation, whole: Plan, phase: Phase, halted: str, news: bool) -> None:
+    name = f"{phase.folder}/sentinel"
+    if halted:
+        said.say(name, HALT, halted)
+        return
+    why = "there is something new to verify" if news else _unverified(said, whole, phase)
+    auditor = "sentinel-auditor" if phase.audit else ""
+    said.say(name, RUN if why else SKIP, why or "its grade still holds", auditor, 1 if auditor else 0)
+
+
+def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
+    """What a sentinel alone would do."""
+    why = Verification(said.call, terms, base).stale(said.void)
+    said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
+    return said
+
+
+def _unverified(said: Explanation, whole: Plan, phase: Phase) -> str:
+    terms = Terms.of_phase(whole, phase, said.call.cwd)
+    return Verification(said.call, terms, Step(phase.folder, "sentinel")).stale(said.void)
