@@ -40,7 +40,8 @@ def main(call: Call) -> Json:
         usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")
 
     def judge(task: Task, out: Path) -> Json:
-        before = snapshot.state(call.cwd, exclude=(call.session.folder,))
+        apart = (call.session.folder,)
+        before, holds = snapshot.state(call.cwd, apart), snapshot.content(call.cwd, apart)
         records = [checks.run(check, call.cwd, out / "evidence") for check in chosen]
         if checks.ARTIFACTS in call.options.names:
             records.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
@@ -49,9 +50,10 @@ def main(call: Call) -> Json:
         failed = [r for r in records if not r["passed"] and r["blocking"]]
         reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}; it ends: {r['tail']}" for r in failed)
         # What was judged is the folder as it stands: once that changes, this judgement is no longer worth anything.
-        judged = snapshot.state(call.cwd, exclude=(call.session.folder,))
-        if judged != before:  # somebody, or the checks themselves, wrote while they looked: this speaks for no state that is
-            judged = f"changed while it was judged: {before}"
+        judged = {"state": snapshot.state(call.cwd, apart), "content": holds}
+        if judged["state"] != before and (not holds or holds != snapshot.content(call.cwd, apart)):
+            # Somebody, or the checks themselves, wrote while they looked: this speaks for no state that is.
+            judged = {"state": f"changed while it was judged: {before}", "content": ""}
         return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
 
     task = executor.read_task(call, Task(action="CHECK"))

@@ -39,6 +39,14 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
     _sync_folder(path.parent)
 
 
+def sweep(folder: Path) -> None:
+    """Removes what writers that were killed had begun. Only for who knows that no writer is left."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name.startswith(".") and ".tmp." in name:
+                Path(place, name).unlink(missing_ok=True)
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -83,7 +83,7 @@ class Finished:
 
     def _damage(self, outcome: Json) -> str:
         """What of all it made, or was made from, is no longer as it was."""
-        if "judged" in outcome and outcome["judged"] != snapshot.state(self.cwd, exclude=(self.session.folder,)):
+        if "judged" in outcome and not self._stands_as(outcome["judged"]):
             return "the folder it judged changed"
         for entry in outcome.get("outputs", []):
             root = self.session.folder if entry["in"] == "session" else self.cwd
@@ -103,6 +103,13 @@ class Finished:
             if ours and not self._same(self.cwd / change["path"], "workspace", change["path"], change.get("sha256", "")):
                 return f"{change['path']}, which it wrote, was changed"
         return ""
+
+    def _stands_as(self, judged: Json) -> bool:
+        """Whether the folder is the one that was judged: untouched, or, where it was copied or moved, of the same content."""
+        apart = (self.session.folder,)
+        if judged["state"] == snapshot.state(self.cwd, apart):
+            return True
+        return bool(judged["content"]) and judged["content"] == snapshot.content(self.cwd, apart)
 
     def _same(self, path: Path, place: str, name: str, sha: str) -> bool:
         """As it was left, or as its latest finished writer left it."""

@@ -187,6 +187,7 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
     lock = None if inner else _lock(folder)
     if lock is not None:
         process.session_lock = lock
+        files.sweep(folder)
     if not (folder / ".trace").exists():
         files.write_atomic(folder / ".trace", (trace_id or secrets.token_hex(8)) + "\n")
     return Session(folder, lock)

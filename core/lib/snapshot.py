@@ -18,6 +18,7 @@ from lib.contract import Json
 # Made by running things rather than by doing the work; recording them would replay caches.
 IGNORED = {".git", "__pycache__", ".venv", "node_modules", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".coverage"}
 
+READ_AT_MOST = 256 * 1024 * 1024
 Signature = tuple[int, int, int, int, int]
 
 
@@ -45,6 +46,17 @@ def state(root: Path, exclude: tuple[Path, ...] = ()) -> str:
     """A digest of how a folder stands. It changes with any change of a file, and costs one look at each, not one read."""
     entries = Snapshot({"root": root}, exclude).entries["root"]
     return files.digest(sorted((text_name(path), signature) for path, signature in entries.items()))
+
+
+def content(root: Path, exclude: tuple[Path, ...] = ()) -> str:
+    """A digest of what a folder holds, wherever it lies: it outlives a copy, which `state` does not. Nothing for a folder so
+    large that reading it would cost more than judging it again."""
+    found = Snapshot({"root": root}, exclude)
+    entries = found.entries["root"]
+    if sum(signature[2] for signature in entries.values()) > READ_AT_MOST:
+        return ""
+    described = [_describe("root", found.roots["root"], path, "") for path in sorted(entries)]
+    return files.digest([change.document() for change in described])
 
 
 _ESCAPE = "%strata-bytes:"

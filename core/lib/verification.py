@@ -178,7 +178,9 @@ class Verification:
         """What must hold: an agent's words where an audit was asked for, otherwise the plain list of what is judged by what."""
         target = self.cycle(first) / "test-spec.md"
         if not self.terms.audit:
-            listed = "".join(f"- {a}\n" for a in self.artifacts()) or "- what the folder holds\n"
+            listed = (
+                "".join(f"- {self.call.session.relative(Path(a))}\n" for a in self.artifacts()) or "- what the folder holds\n"
+            )
             names = "".join(f"- {name}\n" for name in self.terms.checks)
             files.write_atomic(target, f"# What must hold\n\nThese pass:\n\n{names}\nof:\n\n{listed}")
             return target
@@ -380,8 +382,9 @@ class Verification:
             session / path
             for s in signals.present(session)
             if s.layer == "exec" and s.status == "done" and s.name.startswith(f"{self.base.phase}.") and (path := s.path)
+            if not s.name.startswith(f"{self.base.slug}.")  # what verification itself made is not what is verified
         ]
-        return [str(p) for p in dict.fromkeys(found) if self.home not in p.parents and p.exists()]
+        return [str(p) for p in dict.fromkeys(found) if p.exists()]
 
     # The end
 

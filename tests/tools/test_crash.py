@@ -1,0 +1,337 @@
+"""Nothing is lost and nothing finished is done twice, wherever the run is cut off.
+
+One campaign with a parallel group, a fan-out, a retry, a loop and a sentinel cycle. Just before every durable write the whole
+world is stopped and the session folder is copied: that copy is exactly what a `kill -9` of the whole tree, or a power cut,
+leaves behind at that point. Each copy is resumed. A sample of the points is killed for real; `-m crash` kills for real at every
+point, the whole tree and each layer alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import House, Ran
+
+# Goes into the house's own copy of `files.py` and `ledger.py`. What happens at a point is in crash.json beside core/.
+POINT = '''
+
+def crash_point(path):
+    """A durable write is about to happen."""
+    import fcntl, json, os, shutil, signal, sys, time
+    from pathlib import Path
+    house = Path(__file__).resolve().parent.parent.parent
+    try:
+        told = json.loads((house / "crash.json").read_text())
+    except FileNotFoundError:
+        return
+    with (house / "points").open("a+") as points:
+        fcntl.flock(points, fcntl.LOCK_EX)
+        points.seek(0)
+        number = len(points.read().splitlines()) + 1
+        points.write(f"{Path(sys.argv[0]).stem} {path}\\n")
+        points.flush()
+        if told["do"] == "copy":
+            others = _stop_the_world()
+            shutil.copytree(told["session"], f"{told['into']}/{number}", symlinks=True)
+            for pid in reversed(others):
+                os.kill(pid, signal.SIGCONT)
+        elif number == told["at"]:
+            (house / "crash.json").unlink()
+            layer = told["layer"]
+            ours = Path(sys.argv[0]).stem == layer
+            doomed = _stop_the_world() if layer == "all" else ([] if ours else _above(layer))
+            if doomed or ours:
+                (house / "killed").write_text(layer)
+            for pid in doomed:
+                os.kill(pid, signal.SIGKILL)
+            if layer == "all" or ours:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.5)  # for whoever is still there to notice
+
+
+def _stop_the_world():
+    """Every process of the tree but this one, stopped; nothing is started behind our back."""
+    import os, signal
+    from lib import keeper
+    root = os.getpid()
+    table = keeper.parents()
+    while b"core/" in _words(table.get(root, 0)):
+        root = table[root]
+    stopped = []
+    while True:
+        new = [p for p in [root, *keeper.descendants(root)] if p != os.getpid() and p not in stopped]
+        if not new:
+            return stopped
+        for pid in new:
+            keeper.send(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+
+def _above(layer):
+    import os
+    from lib import keeper
+    table, pid, found = keeper.parents(), os.getpid(), []
+    while pid in table:
+        pid = table[pid]
+        words = _words(pid).split(b"\\0")
+        if any(w.endswith(f"core/{layer}.py".encode()) for w in words[:2]):
+            found.append(pid)
+    return found[:1]
+
+
+def _words(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+'''
+SPAWN = '''
+
+def live(request):
+    """Agents that do as this test needs: an auditor, a consolidator and a fixer."""
+    from lib.contract import ExitCode
+    data = {
+        "sentinel-auditor": {
+            "grade": "FAIL", "summary": "no", "requirements": [{"requirement": "x", "status": "unmet", "evidence": "x"}]
+        },
+        "sentinel-consolidator": {
+            "fixes": [{"id": 1, "severity": "blocking", "file": "x", "issue": "x", "suggested_fix": "x"}]
+        },
+    }.get(request.agent)
+    said = dict(exit_code=ExitCode.SUCCESS, cost_usd=0.01, cost_source="reported", structured_output=data, turns=1)
+    if request.agent == "sentinel-fixer":
+        (request.cwd / "mended").write_text("yes")
+        (request.out / "diagnosis.md").write_text("It is mended.")
+    files.write_atomic(request.attempt / "output.md", "STAGE_TASK_COMPLETE")
+    return Answer(result="STAGE_TASK_COMPLETE", agent_session_id="", **said)
+
+
+if __name__ == "__main__":
+'''
+WORK = """
+def work(task, out, call):
+    name = call.options.words[0] if call.options.words else str(task.item)
+    ended = list(out.parent.parent.glob("attempt-*/outcome.json"))
+    for output in task.outputs:
+        (out / output.path).write_text(json.dumps({"name": name, "inputs": task.inputs}))
+    if name == "shaky" and not ended:
+        raise StrataError("TRIAL", "the first time it fails")
+    if name == "look" and "/round-1/" in str(out):
+        return Verdict("needs_revision", "once more")
+    return Verdict("done")
+"""
+STAGES = """version: 1
+name: work
+loops: {redo: {to: make, max: 1, then: fail}}
+stages:
+  - name: group
+    parallel: {cap: 2}
+    members: {left: {tool: worker.py, args: [left]}, right: {tool: worker.py, args: [right]}}
+    outputs: {made: {path: made.json}}
+  - {name: each, tool: worker.py, foreach: {items: param.names, cap: 2}, outputs: {made: {path: made.json}}}
+  - {name: shaky, tool: worker.py, args: [shaky], retry: {max: 1}, outputs: {made: {path: made.json}}}
+  - {name: make, tool: worker.py, args: [make], inputs: {all: each.*.made}, outputs: {made: {path: made.json}}}
+  - name: look
+    tool: worker.py
+    args: [look]
+    inputs: {made: make.made}
+    outputs: {made: {path: made.json}}
+    on: {needs_revision: redo}
+params: {names: {about: who, type: list, default: "x,y"}}
+"""
+PLAN = """version: 1
+name: crash
+workspace: session
+files: {start.txt: here}
+checks: checks.yaml
+budget: {usd: 50, agents: 200}
+phases:
+  - {name: one, run: [{orchestrator: work}], verify: {checks: [mended]}}
+"""
+FINISHED = {"group": 2, "each": 2, "shaky": 1, "make": 2, "look": 2}  # steps per stage, rounds counted
+
+
+@pytest.fixture(scope="module")
+def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    yield furnished(tmp_path_factory.mktemp("crash") / "house")
+
+
+def furnished(folder: Path) -> House:
+    house = House(folder)
+    house.tool("worker", WORK)
+    house.orchestrator(STAGES, "work")
+    (house.folder / "plan.yaml").write_text(PLAN)
+    (house.folder / "checks.yaml").write_text("version: 1\nchecks: {mended: {command: test -f mended}}\n")
+    library = house.folder / "core/lib"
+    text = (library / "files.py").read_text()
+    text = text.replace(
+        "    path.parent.mkdir(parents=True, exist_ok=True)\n",
+        "    crash_point(path)\n    path.parent.mkdir(parents=True, exist_ok=True)\n",
+    )
+    assert text.count("crash_point(path)") == 2, "write_atomic and append_line"
+    (library / "files.py").write_text(text + POINT)
+    ledger = (library / "ledger.py").read_text()
+    ledger = ledger.replace(
+        "        os.write(descriptor, text.encode())\n",
+        "        files.crash_point(self.path)\n        os.write(descriptor, text.encode())\n",
+    )
+    assert "crash_point" in ledger
+    (library / "ledger.py").write_text(ledger)
+    spawn = (house.folder / "core/spawn.py").read_text()
+    (house.folder / "core/spawn.py").write_text(spawn.replace('\nif __name__ == "__main__":\n', SPAWN))
+    return house
+
+
+def begin(house: House, session: Path) -> list[str]:
+    return ["campaign", str(house.folder / "plan.yaml"), "--session-dir", str(session), "--driver", "live"]
+
+
+def go_on(house: House, session: Path) -> Ran:
+    """One command, whatever is there: a session that had not begun yet is begun."""
+    if (session / "effective-config.json").exists():
+        return house.json("campaign", "--resume", str(session))
+    return house.json(*begin(house, session))
+
+
+def points(house: House) -> list[str]:
+    return (house.folder / "points").read_text().splitlines()
+
+
+def files_of(session: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(session)): p.read_bytes() for p in session.rglob("*") if p.is_file() and not p.is_symlink()}
+
+
+def finished_whole(session: Path, before: dict[str, bytes], where: str) -> None:
+    """All that must hold after a resume, whatever happened before."""
+    now = files_of(session)
+    ended = {str(Path(n).parent) for n in before if n.endswith("outcome.json")}
+    for name, data in before.items():
+        if "/attempt-" in name and ".tmp." not in name:
+            sure = any(name.startswith(f"{folder}/") for folder in ended)
+            assert now.get(name) == data or not sure, f"{where}: {name} was evidence, and is not as it was"
+            assert name in now, f"{where}: {name} is lost"
+    steps: dict[str, list[tuple[int, str]]] = {}
+    for name in now:
+        if name.endswith("/outcome.json"):
+            folder, _, number = name.removesuffix("/outcome.json").rpartition("/attempt-")
+            steps.setdefault(folder, []).append((int(number), json.loads(now[name])["verdict"]))
+    for folder, tries in steps.items():
+        good = [n for n, verdict in tries if verdict in ("done", "needs_revision")]
+        assert good in ([], [max(n for n, _ in tries)]), f"{where}: {folder} was done again: {sorted(tries)}"
+    for stage, count in FINISHED.items():
+        found = [f for f in steps if f"-{stage}" in f and "/work/stages/" in f]
+        assert len(found) == count, f"{where}: {stage}: {found}"
+    for name, data in now.items():
+        if ".tmp." in name:
+            raise AssertionError(f"{where}: {name} was left behind")
+        text = data.decode("utf-8", "replace")
+        if name.endswith(".json"):
+            json.loads(text)
+        elif name.endswith((".jsonl", ".live-report")):
+            [json.loads(line) for line in text.splitlines()]
+        elif name.endswith((".yaml", ".session-state", ".done", ".fail", ".refine")):
+            yaml.safe_load(text)
+    adds_up(session, where)
+
+
+def adds_up(session: Path, where: str) -> None:
+    """Every agent that was started is in the ledger, and its last sums are the sum of its lines."""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in (session / "ledger.jsonl").read_text().splitlines()]
+    moves = [line for line in lines if line["kind"] in ("reserve", "settle")]
+    for kind in ("usd", "tokens", "agents"):
+        assert lines[-1]["sums"][""][kind] == pytest.approx(sum(m[kind] for m in moves)), f"{where}: {kind}"
+    settled = {m["id"] for m in moves if m["kind"] == "settle"}
+    asked = {str(p.parent.relative_to(session)) for p in session.glob("**/attempt-*/prompt.md")}
+    assert asked <= {m["id"] for m in moves if m["kind"] == "reserve"}, where
+    ended = {str(p.parent.relative_to(session)) for p in session.glob("**/attempt-*/meta.json")}
+    assert ended <= settled, f"{where}: what an agent reported is charged"
+
+
+def resumed(house: House, copy: Path, where: str) -> None:
+    before = files_of(copy)
+    ran = go_on(house, copy)
+    assert ran.code == 0, f"{where}: {ran.stdout}\n{ran.stderr[-3000:]}"
+    assert ran.document["grade"] == "PASS", where
+    finished_whole(copy, before, where)
+    shutil.rmtree(copy)
+
+
+def test_the_world_may_end_at_any_durable_write(crashing: House, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = tmp_path / "session"
+    told = {"do": "copy", "session": str(session), "into": str(tmp_path / "copies")}
+    (crashing.folder / "crash.json").write_text(json.dumps(told))
+    ran = crashing.json(*begin(crashing, session))
+    (crashing.folder / "crash.json").unlink()
+    assert ran.code == 0, ran.stderr
+    finished_whole(session, {}, "uninterrupted")
+    numbers = range(1, len(points(crashing)) + 1)
+    # Lines of .live-report are for people: they are not among what is written durably.
+    chosen = [n for n, line in zip(numbers, points(crashing), strict=True) if not line.endswith(".live-report")]
+    with ThreadPoolExecutor(2) as pool:
+        jobs = {
+            n: pool.submit(resumed, crashing, tmp_path / "copies" / str(n), f"{n}: {points(crashing)[n - 1]}") for n in chosen
+        }
+        wrong = [f"{error}" for job in jobs.values() if (error := job.exception())]
+    assert not wrong, "\n\n".join([f"{len(wrong)} of {len(chosen)}", *wrong])
+    with capsys.disabled():
+        print(f"\ncrash matrix: {len(chosen)} kill points, each resumed to the end")
+    assert len(chosen) > 100
+
+
+def killed_at(house: House, session: Path, at: int, layer: str) -> str:
+    """Kills for real, and says where it was."""
+    (house.folder / "points").unlink(missing_ok=True)
+    (house.folder / "crash.json").write_text(json.dumps({"do": "kill", "at": at, "layer": layer}))
+    with house.start(*begin(house, session), "--output-format", "json") as child:
+        child.communicate(timeout=120)
+    (house.folder / "crash.json").unlink(missing_ok=True)
+    found = points(house)
+    return found[at - 1] if len(found) >= at else ""
+
+
+@pytest.mark.parametrize("at", [3, 20, 60, 130])
+def test_a_whole_tree_that_is_killed_goes_on(tmp_path: Path, at: int) -> None:
+    house = furnished(tmp_path / "house")
+    session = tmp_path / "session"
+    where = killed_at(house, session, at, "all")
+    assert where, "so many writes there are"
+    assert (house.folder / "killed").exists()
+    resumed(house, session, where)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "layer", ["all", "campaign", "coordinator", "orchestrator", "sentinel", "worker", "check", "agent", "spawn"]
+)
+def test_each_layer_alone_killed_at_every_point(tmp_path: Path, layer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Longer than a coffee. What is killed alone is noticed by its parent, which goes on or stops; a resume ends it."""
+    house = furnished(tmp_path / "house")
+    at, killed, recovered = 0, 0, 0
+    wrong: list[str] = []
+    while True:
+        at += 1
+        session = tmp_path / f"session-{at}"
+        (house.folder / "killed").unlink(missing_ok=True)
+        where = killed_at(house, session, at, layer)
+        if not where:
+            break
+        if (house.folder / "killed").exists() and session.exists() and not where.endswith(".live-report"):
+            killed += 1
+            manifest = session / "manifest.json"
+            recovered += manifest.exists() and json.loads(manifest.read_text())["exit_code"] == 0
+            try:
+                resumed(house, session, f"{layer} at {at}: {where}")
+            except AssertionError as error:
+                wrong.append(str(error))
+        shutil.rmtree(session, ignore_errors=True)
+    with capsys.disabled():
+        print(f"\n{layer}: killed at {killed} points; {recovered} times its parents made good for it without a resume")
+    assert not wrong, "\n\n".join([f"{len(wrong)} of {killed}", *wrong])
