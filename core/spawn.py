@@ -21,10 +21,11 @@ from lib import agents, cli, config, files, grant, observability, process, redac
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
-from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer
+from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer, watch
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
 from lib.ledger import Ledger
+from lib.parking import Parking
 from lib.snapshot import IGNORED, Snapshot
 
 TOOL = Tool(
@@ -37,6 +38,7 @@ DEFAULT_TIMEOUT_SECONDS = 600.0
 WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
 UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
 INIT_KEYS = ("session_id", "cwd", "tools", "mcp_servers", "model", "permissionMode", "claude_code_version")
+GO_ON = "The model could not be reached for a while. Go on with your task where you were."
 LARGE_PROMPT_BYTES = 1024 * 1024
 BUFFER_BYTES = 256 * 1024 * 1024  # one line of the CLI's output; the SDK's own 1 MB loses large tool results
 
@@ -53,6 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--add-dir", metavar="DIR", action="append", default=[], help="a further folder the agent may use")
     add("--schema", metavar="FILE", help="a JSON Schema the answer must match")
     add("--timeout", type=cli.positive, metavar="SECONDS", default=DEFAULT_TIMEOUT_SECONDS)
+    add("--stall-timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="stop an agent silent for so long (600)")
     add("--max-turns", type=cli.count, metavar="N")
     add("--max-budget-usd", type=cli.positive, metavar="USD", help="checked after each answer, so one answer can overshoot it")
     add("--resume-id", metavar="ID", help="continue this agent session")
@@ -66,6 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
+    options = call.options
     prompt, system_prompt, schema = read_texts(call)
     tools = read_tools(call)
     call.depth.require(1)
@@ -77,14 +81,16 @@ def main(call: Call) -> Json:
     attempt = given_attempt(call) or call.session.new_attempt(step)
     ledger = Ledger(call.session.folder)
     room = ledger.reserve(step, call.options.name, call.session.relative(attempt.folder), call.options.max_budget_usd)
-    call.options.max_budget_usd = room.cap_usd
+    options.max_budget_usd = room.cap_usd
     request = make_request(call, attempt, prompt, system_prompt, schema, tools)
     files.write_atomic(attempt.folder / "prompt.md", prompt)
     files.write_atomic(attempt.folder / "system.md", system_prompt)
     roots = watched(request)
     before = Snapshot(roots, exclude=(call.session.folder,))
-    answer = ask(call, request, step, ordinal, roots)
-    for near in ledger.settle(room, answer.cost_usd, answer.tokens, answer.cost_source):
+    whole = ask_patiently(call, request, step, ordinal, roots)
+    answer = whole.without(ledger.session(options.resume_id or ""))
+    so_far = {"agent_session_id": whole.agent_session_id, "session_usd": whole.cost_usd, "session_usage": whole.usage}
+    for near in ledger.settle(room, answer.cost_usd, answer.tokens, answer.cost_source, so_far):
         call.report("budget-warning", near)
     changes = before.changes()
     meta = record.describe(request, answer, changes)
@@ -210,6 +216,7 @@ def make_request(
         read_dirs=read_dirs,
         env=env,
         timeout_seconds=options.timeout,
+        stall_seconds=options.stall_timeout,
         schema=schema,
         max_turns=options.max_turns,
         max_budget_usd=options.max_budget_usd,
@@ -241,6 +248,20 @@ def confinement(request: Request) -> str:
     if unconfined(request):
         return "none"
     return "folders" if names & set(WRITE_TOOLS) else "read-only"
+
+
+def ask_patiently(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
+    """The answer, after as many rate limits as it takes to get one and `--max-wait` allows. A session that had got somewhere
+    is gone on with."""
+    parking = Parking(call)
+    while True:
+        answer = ask(call, request, step, ordinal, roots)
+        wait = parking.seconds(answer)
+        if not wait:
+            return answer
+        parking.park(wait, answer)
+        if answer.turns > 1 and answer.agent_session_id:
+            request = dataclasses.replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
 
 
 def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
@@ -308,6 +329,7 @@ async def converse(talk: Conversation) -> None:
             cli_path=kept_cli(Path(folder), Path(sdk.__file__).parent),
         )
         clock = asyncio.get_running_loop().call_later(request.timeout_seconds, talk.stop, "timeout")
+        watcher = asyncio.create_task(watch(talk))
         try:
             with (request.attempt / "transcript.jsonl").open("a", encoding="utf-8") as transcript:
                 async for message in sdk.query(prompt=request.prompt, options=options):
@@ -317,6 +339,7 @@ async def converse(talk: Conversation) -> None:
             talk.failure = failure
         finally:
             clock.cancel()
+            watcher.cancel()
 
 
 def plain(schema: Json) -> Json:

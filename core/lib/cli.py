@@ -100,8 +100,8 @@ class Call:
         options = self.options
         flags = ["--output-format", "json", "--max-depth", str(self.depth.maximum), "--cwd", str(self.cwd)]
         flags += ["--driver", self.driver, "--session-dir", str(self.session.folder)]
-        for name in ("model", "fixtures", "permission_mode"):
-            if getattr(options, name, None):
+        for name in ("model", "fixtures", "permission_mode", "max_wait"):
+            if getattr(options, name, None) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
         for name in ("accept_drift", "inherit_settings"):
             if getattr(options, name, False):
@@ -141,6 +141,13 @@ def positive(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of at least 0")
+    return value
+
+
 def count(text: str) -> int:
     value = int(text)
     if value < 0:
@@ -166,6 +173,7 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
     add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
     add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
     add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
+    add("--max-wait", type=seconds, metavar="SECONDS", help="how long to wait for a rate limit to reset (default: 6 hours)")
     add("--accept-drift", action="store_true", help="replay even where the prompt differs from the recorded one")
     return parser
 
@@ -185,6 +193,7 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
             parser = _parser(tool)
             arguments(parser)
             call = _read_call(tool, parser)
+            observability.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
             document = main(call)
     except StrataError as error:
         document = error_document(tool, error)

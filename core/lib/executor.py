@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must be there afterwards")
     add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
     add("--timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
+    add("--stall-timeout", type=cli.positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
     add("--max-turns", type=cli.count, metavar="N")
     add("--max-budget-usd", type=cli.positive, metavar="USD", help="of one attempt")
     add("--self-heal", action="store_true", help=f"up to {healing.SELF_HEAL_MAX} further attempts, each told what was wrong")
@@ -191,6 +192,7 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
     flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
     flags += ["--attempt-dir", str(this.attempt.folder), "--write-dir", str(this.attempt.out)]
     flags += ["--timeout", str(call.options.timeout)]
+    flags += ["--stall-timeout", str(call.options.stall_timeout)] if call.options.stall_timeout else []
     flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
     if agent.structured:
         schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)

@@ -69,8 +69,11 @@ class Ledger:
         for scope in scopes:
             self._require(scope, sums, self._cap(scopes, sums, None) or 0.0, "an agent")
 
-    def settle(self, reservation: Reservation, usd: float | None, tokens: int, source: str) -> list[str]:
-        """What it came to. Returns the limits that are now nearly reached, each once."""
+    def settle(
+        self, reservation: Reservation, usd: float | None, tokens: int, source: str, session: Json | None = None
+    ) -> list[str]:
+        """What it came to. Returns the limits that are now nearly reached, each once. `session`: what the agent session has
+        come to as a whole, for one that is continued later."""
         if usd is not None and (not math.isfinite(usd) or usd < 0):
             usd, source = None, "refused"  # no agent earns money
         reserved = reservation.cap_usd or 0.0
@@ -78,6 +81,7 @@ class Ledger:
             before = {scope: dict(values) for scope, values in sums.items()}
             charged = {"usd": (usd if usd is not None else reserved) - reserved, "tokens": tokens, "agents": 0}
             line = {"kind": "settle", "id": reservation.id, "phase": reservation.phase, "spent_usd": usd, "source": source}
+            line |= session or {}
             after = _add(sums, reservation.phase, charged)
             self._append(descriptor, line | charged, after)
         return [
@@ -133,6 +137,11 @@ class Ledger:
             except ValueError:
                 continue
         return found
+
+    def session(self, agent_session_id: str) -> Json:
+        """What is known of an agent session that is continued: the last that was settled for it."""
+        found = [line for line in self.lines() if agent_session_id and line.get("agent_session_id") == agent_session_id]
+        return found[-1] if found else {}
 
     def sums(self) -> Sums:
         lines = self.lines()

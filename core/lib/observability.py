@@ -9,7 +9,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
@@ -19,6 +19,7 @@ from lib.session import now
 
 TRACE_VARIABLE = "AGENTIC_TRACE_ID"
 DEPTH_VARIABLE = "AGENTIC_SPAWN_DEPTH"
+HEARTBEAT_SECONDS = 30.0
 _stderr_lock = threading.Lock()
 
 
@@ -113,6 +114,16 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
     show(event)
 
 
+def start_heart(layer: str, label: Callable[[], str]) -> None:
+    """A line now and then, whatever the tool is doing: a parent that hears nothing at all knows that something is wrong."""
+
+    def beat() -> None:
+        while not process.stopping.wait(HEARTBEAT_SECONDS):
+            show({"event": "heartbeat", "timestamp": now(), "layer": layer, "stage": label()})
+
+    threading.Thread(target=beat, daemon=True, name="heart").start()
+
+
 def write_live_report(
     session_dir: Path | str | None,
     layer: str,
@@ -152,12 +163,16 @@ def relay(line: str) -> None:
             _write(line)
         return
     event = cast(Json, document)
+    if event.get("event") == "heartbeat":
+        return  # it has been heard; ours is heard further up
     if event.get("status") == "error":
         event = {"event": "child-error", **event, "status": "failed"}
     show(event)
 
 
 def show(event: Json) -> None:
+    if event.get("event") == "heartbeat" and sys.stderr.isatty():
+        return
     _write(_for_person(event) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
 
 

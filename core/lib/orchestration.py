@@ -70,6 +70,7 @@ class Stage:
     backoff_seconds: tuple[float, ...] = ()
     required: bool = True
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    stall_timeout: float | None = None  # seconds without a word from the agent
     model: str = ""
     self_heal: bool = False
     max_turns: int | None = None

@@ -182,6 +182,7 @@ class _Reader:
             backoff_seconds=tuple(spec.get("retry", {}).get("backoff_seconds", ())),
             required=spec.get("required", True),
             timeout_seconds=spec.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
+            stall_timeout=spec.get("stall_timeout"),
             model=spec.get("model", ""),
             self_heal=spec.get("self_heal", False),
             max_turns=spec.get("max_turns"),

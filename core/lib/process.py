@@ -29,6 +29,7 @@ from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError
 STDOUT_LIMIT = 64 * 1024 * 1024  # one document; a child that prints more has lost its mind
 LINE_LIMIT = 4 * 1024 * 1024
 TAIL_LINES = 20
+SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
 INSIST_SECONDS = 5.0  # a killed process is gone long before; who has not said so by then cannot
 
 stopping = threading.Event()  # set once, when this process has been asked to end
@@ -58,6 +59,7 @@ class Finished:
     stdout: bytes
     tail: str  # the last lines of stderr, for an error a person can use
     timed_out: bool = False
+    silent: bool = False  # stopped because nothing was heard of it
 
 
 def run(
@@ -70,6 +72,7 @@ def run(
     grace: float = keeper.GRACE_SECONDS + 2.0,
     on_line: Callable[[str], None] = lambda line: None,
     stdout_file: Path | None = None,
+    silence_seconds: float | None = None,
 ) -> Finished:
     """Runs one child to its end. Each stderr line goes to `on_line` as it comes; stdout is returned whole, or, with
     `stdout_file`, both streams go to that file and neither is kept in memory."""
@@ -88,7 +91,7 @@ def run(
     finally:
         os.close(lease_read)
     try:
-        return _follow(child, stdin, timeout_seconds, grace, on_line)
+        return _follow(child, stdin, timeout_seconds, silence_seconds, grace, on_line)
     finally:
         if child.poll() is None:
             stop(child, grace)
@@ -208,6 +211,7 @@ def _follow(
     child: Child,
     stdin: bytes | None,
     timeout_seconds: float | None,
+    silence_seconds: float | None,
     grace: float,
     on_line: Callable[[str], None],
 ) -> Finished:
@@ -217,7 +221,8 @@ def _follow(
     deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
     kill_at: float | None = None
     gone_at: float | None = None
-    timed_out = False
+    timed_out = silent = False
+    heard = time.monotonic()
     with selectors.DefaultSelector() as selector:
         for stream, event in (
             (child.stdout, selectors.EVENT_READ),
@@ -229,8 +234,10 @@ def _follow(
                 selector.register(stream, event)
         while True:
             now = time.monotonic()
-            if kill_at is None and (stopping.is_set() or (deadline and now > deadline)):
+            quiet = bool(silence_seconds) and now - heard > (silence_seconds or 0)
+            if kill_at is None and (stopping.is_set() or quiet or (deadline and now > deadline)):
                 timed_out = not stopping.is_set()
+                silent = timed_out and quiet
                 child.terminate()
                 kill_at = now + grace
             if kill_at and now > kill_at and child.poll() is None:
@@ -251,6 +258,7 @@ def _follow(
                         stream.close()
                     continue
                 data = os.read(key.fd, 65536)
+                heard = now
                 if not data:
                     selector.unregister(stream)
                     stream.close()
@@ -272,7 +280,7 @@ def _follow(
     lines.close()
     if stopping.is_set():
         raise Interrupted()
-    return Finished(child.wait(), bytes(stdout), "\n".join(lines.tail), timed_out)
+    return Finished(child.wait(), bytes(stdout), "\n".join(lines.tail), timed_out, silent)
 
 
 def run_command(argv: Sequence[str], **options: object) -> Finished:
@@ -367,12 +375,18 @@ def call_tool(
         timeout_seconds=timeout_seconds,
         grace=grace_seconds(caller_layer),
         on_line=on_line,
+        silence_seconds=SILENT_SECONDS,
     )
     if finished.timed_out:
+        long = (
+            f"nothing was heard of {name} for {SILENT_SECONDS:g} s"
+            if finished.silent
+            else f"{name} still ran after {timeout_seconds or 0:g} s"
+        )
         error = {
-            "code": "TIMEOUT",
-            "message": f"{name} was still running after {timeout_seconds:g} s and was stopped",
-            "hint": "give the stage a longer timeout_seconds, or look at what it was doing in its attempt folder",
+            "code": "SILENT" if finished.silent else "TIMEOUT",
+            "message": f"{long}, and it was stopped",
+            "hint": "look at what it was doing in its attempt folder",
         }
         return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error})
     return believe(name, finished)

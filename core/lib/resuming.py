@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
 _ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--driver", "--extra-context")
-KEPT = ("model", "fixtures", "inherit_settings", "accept_drift")  # flags a resume need not repeat
+KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait")  # flags a resume need not repeat
 
 
 def restore(call: Call, effective: Json) -> None:
     """A resumed session goes on as it was started; the command line may say otherwise, an edited plan may not."""
     options, settings = call.options, effective["settings"]
     for name in KEPT:
-        setattr(options, name, getattr(options, name) or settings.get(name))
+        setattr(options, name, settings.get(name) if getattr(options, name) in (None, False) else getattr(options, name))
     if options.max_depth is None:
         options.max_depth = settings["max_depth"]
     call.driver = options.driver or settings["driver"]

@@ -15,6 +15,7 @@ from lib.session import now
 
 LAYERS = ("spawn", "exec", "orch", "coord", "campaign", "sentinel", "monitor")
 SUFFIX = {"success": "done", "fail": "fail", "needs-refinement": "refine"}
+PARKED = "parked"  # not an end: it waits for a rate limit, and the file is gone when it goes on
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
 
 
@@ -23,7 +24,7 @@ class Signal:
     file: Path
     layer: str
     name: str
-    status: str  # done, fail or refine
+    status: str  # done, fail, refine or parked
 
     @property
     def path(self) -> str:
@@ -80,8 +81,26 @@ def write(
 
 
 def clear(session_dir: Path, layer: str, name: str) -> None:
-    for suffix in SUFFIX.values():
+    for suffix in (*SUFFIX.values(), PARKED):
         (session_dir / ".signals" / f"{layer}-{name}.{suffix}").unlink(missing_ok=True)
+
+
+def park(session_dir: Path, layer: str, name: str, trace_id: str, until: str) -> None:
+    fields = {
+        "status": PARKED,
+        "created_at": now(),
+        "until": until,
+        "trace_id": trace_id,
+        "layer": layer,
+        "name": name,
+        "version": 1,
+    }
+    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in fields.items())
+    files.write_atomic(session_dir / ".signals" / f"{layer}-{name}.{PARKED}", text)
+
+
+def unpark(session_dir: Path, layer: str, name: str) -> None:
+    (session_dir / ".signals" / f"{layer}-{name}.{PARKED}").unlink(missing_ok=True)
 
 
 def present(session_dir: Path) -> list[Signal]:
@@ -92,7 +111,7 @@ def present(session_dir: Path) -> list[Signal]:
     for entry in sorted(os.scandir(folder), key=lambda e: e.name):
         stem, _, status = entry.name.rpartition(".")
         layer, _, name = stem.partition("-")
-        if status in SUFFIX.values() and layer in LAYERS and not entry.name.startswith("."):
+        if status in (*SUFFIX.values(), PARKED) and layer in LAYERS and not entry.name.startswith("."):
             found.append(Signal(Path(entry.path), layer, name, status))
     return found
 
@@ -101,7 +120,7 @@ def wait(session_dir: Path, expected: list[str], timeout_seconds: float) -> tupl
     """Waits until each expected `layer-name` has some signal; returns those that came and the names that did not."""
     deadline = time.monotonic() + timeout_seconds
     while True:
-        there = {f"{s.layer}-{s.name}": s for s in present(session_dir)}
+        there = {f"{s.layer}-{s.name}": s for s in present(session_dir) if s.status != PARKED}
         missing = [name for name in expected if name not in there]
         if not missing or time.monotonic() >= deadline:
             return [there[name] for name in expected if name in there], missing

@@ -124,6 +124,7 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
     task_file = folder / f"task-{number}.json"
     files.write_json(task_file, replace(order.task, kind=kind).document())
     flags = ["--task", str(task_file), "--step", str(order.step), "--timeout", str(stage.timeout_seconds)]
+    flags += ["--stall-timeout", str(stage.stall_timeout)] if stage.stall_timeout else []
     flags += ["--self-heal"] if stage.self_heal else []
     flags += ["--model", stage.model] if stage.model and not call.options.model else []
     flags += ["--max-turns", str(stage.max_turns)] if stage.max_turns else []
@@ -139,10 +140,9 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         flags += ["--extra-context", str(lesson)]
     words = [order.agent] if order.agent else [*order.args, *([order.task.target] if order.task.target else [])]
     tool = order.worker.tool or "agent.py"
-    # The executor keeps the clock of each attempt, and each check its own. This only catches one that hangs itself.
-    backstop = stage.timeout_seconds * 4 + 3600
     try:
-        reply = call.call(tool, [*flags, *(["--", *words] if words else [])], timeout_seconds=backstop)
+        # The executor keeps the clock of each attempt, and each check its own: a second one here would end what is parked.
+        reply = call.call(tool, [*flags, *(["--", *words] if words else [])])
     except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
         problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
         reply = process.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})

@@ -17,7 +17,7 @@ def request() -> Request:
     nothing: dict[str, Any] = dict.fromkeys(("tools", "write_dirs", "write_globs", "read_dirs", "disallowed_tools"), ())
     return Request(
         agent="x", prompt="x", system_prompt="", model="m", permission_mode="dontAsk", env={}, timeout_seconds=9, max_turns=3,
-        max_budget_usd=0.5, **folders, **nothing,
+        stall_seconds=7, max_budget_usd=0.5, **folders, **nothing,
     )  # fmt: skip
 
 

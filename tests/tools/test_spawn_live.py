@@ -168,7 +168,7 @@ def test_prose_instead_of_structured_output_is_not_a_success(house: House, model
 )
 def test_every_failure_of_the_model_is_a_code_and_a_hint(house: House, model, reply: Reply, code: str, exit_code: int) -> None:
     model(turns(reply))
-    ran = house.json("spawn", "--prompt", "x", **QUICK)
+    ran = house.json("spawn", "--prompt", "x", "--max-wait", "0", **QUICK)
     assert (ran.code, ran.error["code"]) == (exit_code, code)
     assert ran.error["hint"]
     assert ran.document["exit_code"] == exit_code

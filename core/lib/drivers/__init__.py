@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lib.contract import ExitCode, Json
 from lib.drivers.paths import Names
+
+
+def _counts(name: str, value: object) -> bool:
+    """Whether a field of a model's usage is an amount, and not a property of the model."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and name not in ("contextWindow", "maxOutputTokens")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Request:
     read_dirs: tuple[Path, ...]
     env: dict[str, str]
     timeout_seconds: float
+    stall_seconds: float
     schema: Json | None = None
     max_turns: int | None = None
     max_budget_usd: float | None = None
@@ -65,6 +71,17 @@ class Answer:
         """All that were read or written, by every model that took part."""
         counted = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         return sum(int(model.get(key) or 0) for model in self.usage.values() for key in counted)
+
+    def without(self, before: Json) -> Answer:
+        """Of a session that was continued, what this part of it came to: the CLI reports the sum of all."""
+        earlier = before.get("session_usd")
+        if not isinstance(earlier, int | float) or self.cost_usd is None:
+            return self
+        usage: Json = {}
+        for model, counts in self.usage.items():
+            then: Json = before.get("session_usage", {}).get(model, {})
+            usage[model] = {k: v - then.get(k, 0) if _counts(k, v) else v for k, v in counts.items()}
+        return replace(self, cost_usd=max(round(self.cost_usd - earlier, 9), 0.0), usage=usage)
 
     def document(self) -> Json:
         return {

@@ -9,11 +9,14 @@ import json
 import os
 import signal
 import time
-from typing import Any
+from typing import Any, cast
 
 from lib import files, grant, keeper
 from lib.contract import ExitCode, Json, StrataError, finite_cost
 from lib.drivers import Answer, Request
+from lib.observability import HEARTBEAT_SECONDS
+
+WATCH_SECONDS = 5.0
 
 
 class Conversation:
@@ -23,13 +26,15 @@ class Conversation:
         self.request = request
         self.result: Any = None
         self.failure: Exception | None = None
-        self.cut_short = ""  # timeout, login or unknown-tool
+        self.cut_short = ""  # timeout, stalled, login or unknown-tool
         self.login = False
         self.last_text = ""
         self.last_data: Any = None
         self.resets_at: int | None = None
         self.stderr: list[str] = []
         self.started = time.monotonic()
+        self.heard_at = time.monotonic()
+        self.doing: dict[str, str] = {}  # tool calls that have not come back, by id
 
     def stop(self, reason: str) -> None:
         self.cut_short = self.cut_short or reason
@@ -44,8 +49,26 @@ def end_cli() -> None:
             keeper.send(pid, signal.SIGTERM)
 
 
+async def watch(talk: Conversation) -> None:
+    """A hung agent is stopped, and a silent one is seen. While a tool of its own runs, silence is no sign of anything."""
+    import asyncio
+
+    request, told = talk.request, time.monotonic()
+    while True:
+        await asyncio.sleep(min(WATCH_SECONDS, request.stall_seconds / 4))
+        now = time.monotonic()
+        silent = now - talk.heard_at
+        if silent >= request.stall_seconds and not talk.doing:
+            talk.stop("stalled")
+            return
+        if now - max(talk.heard_at, told) >= HEARTBEAT_SECONDS:
+            told = now
+            request.on_event("waiting", {"silent_seconds": round(silent), "for": ", ".join(talk.doing.values()) or "the model"})
+
+
 def hear(talk: Conversation, message: Any) -> None:
     kind = type(message).__name__
+    talk.heard_at = time.monotonic()
     if kind == "SystemMessage":
         data: Json = message.data
         if message.subtype == "init":
@@ -65,7 +88,11 @@ def hear(talk: Conversation, message: Any) -> None:
             elif type(block).__name__ == "ToolUseBlock":
                 if block.name == "StructuredOutput":
                     talk.last_data = block.input
+                talk.doing[block.id] = block.name
                 talk.request.on_event("tool-use", {"tool": block.name})
+    elif kind == "UserMessage":
+        for block in cast(list[Any], message.content):  # or a text, of which no letter has an id
+            talk.doing.pop(getattr(block, "tool_use_id", ""), None)
     elif kind == "RateLimitEvent":
         talk.resets_at = message.rate_limit_info.resets_at
         talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
@@ -122,6 +149,9 @@ def classify(talk: Conversation) -> tuple[ExitCode, Json | None]:
     if talk.cut_short == "timeout":
         seconds = talk.request.timeout_seconds
         return failed("TIMEOUT", f"no answer after {seconds:g} s", "give it more with --timeout", ExitCode.TIMEOUT)
+    if talk.cut_short == "stalled":
+        said = f"no word from the agent for {talk.request.stall_seconds:g} s"
+        return failed("STALLED", said, "give it more with --stall-timeout, or try again", ExitCode.TIMEOUT)
     if isinstance(failure, StrataError):
         return failure.exit_code, failure.document()
     status = getattr(result, "api_error_status", None) or getattr(failure, "api_error_status", None)
