@@ -80,8 +80,8 @@ def _above(layer):
     table, pid, found = keeper.parents(), os.getpid(), []
     while pid in table:
         pid = table[pid]
-        words = _words(pid).split(b"\\0")
-        if any(w.endswith(f"core/{layer}.py".encode()) for w in words[:2]):
+        words = _words(pid).replace(b"\\0", b" ").split(b" ")
+        if words[1:2] and words[1].endswith(f"core/{layer}.py".encode()):
             found.append(pid)
     return found[:1]
 
