@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, cli, config, files, grant, observability, process, redact, schemas, session
+from lib import agents, cli, config, environment, files, grant, observability, process, redact, sandbox, schemas, session
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
@@ -64,15 +64,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--attempt-dir", help=argparse.SUPPRESS)
     add("--write-dir", action="append", default=[], help=argparse.SUPPRESS)
     add("--write-glob", action="append", default=[], help=argparse.SUPPRESS)
+    add(
+        "--sandbox",
+        choices=sandbox.MODES,
+        default="prefer",
+        help="the CLI's sandbox for shell commands (default: if there is one)",
+    )
+    add("--domain", action="append", default=[], metavar="NAME", help="what a sandboxed shell may reach (repeatable)")
+    add(
+        "--env", action="append", default=[], metavar="NAME", help="a variable the agent gets besides the usual ones (repeatable)"
+    )
     add("--disallowed-tools", metavar="LIST", default="", help="comma list of tools or rules that are denied in any mode")
     add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
 
 
 def main(call: Call) -> Json:
     options = call.options
+    environment.find_login()
     prompt, system_prompt, schema = read_texts(call)
     tools = read_tools(call)
     call.depth.require(1)
+    shell = any(grant.tool_name(t) == "Bash" for t in tools)
+    sandboxed = call.driver != "replay" and sandbox.wanted(options.sandbox, shell)
     step = session.Step.parse(call.options.step) if call.options.step else session.bare_step(call.options.name)
     call.open_session(call.options.name if call.options.name != "spawn" else prompt[:60], step.slug)
     if call.depth.remaining == 1:
@@ -83,6 +96,7 @@ def main(call: Call) -> Json:
     room = ledger.reserve(step, call.options.name, call.session.relative(attempt.folder), call.options.max_budget_usd)
     options.max_budget_usd = room.cap_usd
     request = make_request(call, attempt, prompt, system_prompt, schema, tools)
+    request = dataclasses.replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
     files.write_atomic(attempt.folder / "prompt.md", prompt)
     files.write_atomic(attempt.folder / "system.md", system_prompt)
     roots = watched(request)
@@ -187,18 +201,17 @@ def make_request(
     milliseconds = str(int(options.timeout * 1000))
     # Whether a very large prompt fits is the model's to say; the CLI's own guess would refuse it unasked.
     large = {"CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": "1000000000"} if len(prompt) > LARGE_PROMPT_BYTES else {}
-    env = call.child_env(
-        **{
-            observability.DEPTH_VARIABLE: str(call.depth.current + 1),
-            config.CHECKED_VARIABLE: "",  # what an agent starts is checked from the beginning
-            grant.GRANT_VARIABLE: given.text(),
-            # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
-            "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
-            "BASH_DEFAULT_TIMEOUT_MS": milliseconds,
-            "BASH_MAX_TIMEOUT_MS": milliseconds,
-            **large,
-        }
-    )
+    env = environment.for_agent(call.child_env(), tuple(options.env))
+    env |= {
+        observability.DEPTH_VARIABLE: str(call.depth.current + 1),
+        config.CHECKED_VARIABLE: "",  # what an agent starts is checked from the beginning
+        grant.GRANT_VARIABLE: given.text(),
+        # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
+        "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+        "BASH_DEFAULT_TIMEOUT_MS": milliseconds,
+        "BASH_MAX_TIMEOUT_MS": milliseconds,
+        **large,
+    }
     return Request(
         agent=options.name,
         prompt=prompt,
@@ -245,6 +258,9 @@ def watched(request: Request) -> dict[str, Path]:
 
 def confinement(request: Request) -> str:
     names = {grant.tool_name(t) for t in request.tools}
+    others = dataclasses.replace(request, tools=tuple(t for t in request.tools if grant.tool_name(t) != "Bash"))
+    if request.sandboxed and not unconfined(others):
+        return "sandbox"
     if unconfined(request):
         return "none"
     return "folders" if names & set(WRITE_TOOLS) else "read-only"
@@ -277,6 +293,9 @@ def live(request: Request) -> Answer:
     import asyncio  # here, like all that only a live session needs: a replay is over before it would be imported
 
     talk = Conversation(request)
+    redact.remember()  # the secrets of this environment are still to be kept out of what is written
+    os.environ.clear()  # the SDK hands its own environment down, whatever else it is given
+    os.environ.update(request.env)
     process.stop_softly = end_cli
     try:
         asyncio.run(converse(talk))
@@ -315,7 +334,8 @@ async def converse(talk: Conversation) -> None:
             permission_mode=cast(Any, request.permission_mode),
             cwd=request.cwd,
             add_dirs=[*request.read_dirs, *(d for d in request.write_dirs if d != request.cwd)],
-            env=request.env,
+            env=request.env | environment.hide_login(Path(folder), request.env),
+            sandbox=cast(Any, sandbox.settings(request.domains)) if request.sandboxed else None,
             setting_sources=None if request.inherit_settings else [],
             strict_mcp_config=not request.inherit_settings,
             verbatim_prompts=True,

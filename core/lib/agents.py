@@ -69,7 +69,9 @@ class Agent:
     scope: tuple[str, ...] = ()
     permission_mode: str = "dontAsk"
     max_turns: int | None = None
-
+    sandbox: str = "prefer"
+    domains: tuple[str, ...] = ()  # what its shell may reach from inside the sandbox
+    env: tuple[str, ...] = ()  # variables it gets besides the usual ones
     disallowed: tuple[str, ...] = ()
 
     @cached_property
@@ -167,6 +169,9 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         scope=tuple(strata.get("scope", ())),
         permission_mode=data.get("permissionMode", "dontAsk"),
         max_turns=data.get("maxTurns"),
+        sandbox=strata.get("sandbox", "prefer"),
+        domains=tuple(strata.get("domains", ())),
+        env=tuple(strata.get("env", ())),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from lib import config, files, process
+from lib import config, environment, files, process
 from lib.contract import Json, StrataError
 from lib.observability import Timer
 from lib.redact import redact
@@ -20,9 +20,6 @@ from lib.session import now
 
 DEFAULT_FILE = config.CONFIG / "checks.yaml"
 # A command that is not an agent has no use for the agents' login.
-_WITHHELD = re.compile(r"(ANTHROPIC|CLAUDE)_|AGENTIC_GRANT")
-
-
 _SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 
@@ -31,6 +28,7 @@ class Check:
     name: str
     command: tuple[str, ...]
     timeout_seconds: float = 600.0
+    env: tuple[str, ...] = ()  # variables it gets although they look like secrets
     blocking: bool = True
     parser: str = "exit-code"
     report: str = ""  # of the junit parser: the XML file the command writes, in the folder it runs in
@@ -49,6 +47,7 @@ def load(path: Path) -> dict[str, Check]:
             name,
             tuple(w.replace("{python}", sys.executable) for w in words),
             float(spec.get("timeout_seconds", 600)),
+            tuple(spec.get("env", ())),
             spec.get("blocking", True),
             spec.get("parser", "exit-code"),
             spec.get("report", ""),
@@ -72,7 +71,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
     report = cwd / check.report if check.report else None
     if report:
         report.unlink(missing_ok=True)  # an old report must not speak for this run
-    env = {k: v for k, v in os.environ.items() if not _WITHHELD.match(k)}
+    env = environment.for_command(os.environ, check.env)
     proof = _proof(check, evidence, env)
     started = now()
     with Timer() as timer:

@@ -175,6 +175,11 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
     flags += ["--max-turns", str(turns)] if turns else []
     flags += ["--max-budget-usd", str(options.max_budget_usd)] if options.max_budget_usd else []
     flags += ["--permission-mode", mode] if not options.permission_mode else []
+    flags += ["--sandbox", agent.sandbox]
+    for domain in agent.domains:
+        flags += ["--domain", domain]
+    for name in agent.env:
+        flags += ["--env", name]
     for path in (*options.extra_context, *context):
         flags += ["--extra-context", str(path)]
     if heal:

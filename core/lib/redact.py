@@ -17,9 +17,14 @@ _SHAPES = re.compile(
 )
 
 
+def credential_name(name: str) -> bool:
+    """Whether a variable of this name looks as if it held a secret."""
+    return _NAME.search(name) is not None
+
+
 @cache
 def _values() -> tuple[str, ...]:
-    found = {v for k, v in os.environ.items() if _NAME.search(k) and len(v) >= 8 and not v.startswith("/")}
+    found = {v for k, v in os.environ.items() if credential_name(k) and len(v) >= 8 and not v.startswith("/")}
     found |= {json.dumps(v)[1:-1] for v in found}  # as it stands inside JSON
     return tuple(sorted(found, key=len, reverse=True))
 
@@ -29,3 +34,8 @@ def redact(text: str) -> str:
         if value in text:
             text = text.replace(value, "[redacted]")
     return _SHAPES.sub("[redacted]", text)
+
+
+def remember() -> None:
+    """Takes the secrets of the environment as it is now: it may be about to change."""
+    _values()

@@ -43,6 +43,8 @@ class Request:
     max_budget_usd: float | None = None
     resume_id: str | None = None
     inherit_settings: bool = False
+    sandboxed: bool = False
+    domains: tuple[str, ...] = ()  # what a sandboxed shell may reach
     on_event: Callable[[str, Json], None] = lambda status, detail: None
 
     @cached_property

@@ -34,6 +34,7 @@ class Conversation:
         self.stderr: list[str] = []
         self.started = time.monotonic()
         self.heard_at = time.monotonic()
+        self.refused: list[Json] = []  # calls of tools it does not have; the CLI reports only those it has and may not use
         self.doing: dict[str, str] = {}  # tool calls that have not come back, by id
 
     def stop(self, reason: str) -> None:
@@ -89,6 +90,10 @@ def hear(talk: Conversation, message: Any) -> None:
                 if block.name == "StructuredOutput":
                     talk.last_data = block.input
                 talk.doing[block.id] = block.name
+                if not given(talk.request, block.name):
+                    refusal = {"tool_name": block.name, "tool_use_id": block.id, "reason": "it was not given this tool"}
+                    talk.refused.append(refusal)
+                    talk.request.on_event("denied", {"tool": block.name})
                 talk.request.on_event("tool-use", {"tool": block.name})
     elif kind == "UserMessage":
         for block in cast(list[Any], message.content):  # or a text, of which no letter has an id
@@ -98,6 +103,13 @@ def hear(talk: Conversation, message: Any) -> None:
         talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
     elif kind == "ResultMessage":
         talk.result = message  # several can come; the last counts
+
+
+def given(request: Request, name: str) -> bool:
+    """Whether a tool is one the agent was to have. The CLI adds some of its own for structured answers."""
+    names = {grant.tool_name(rule) for rule in request.tools}
+    names |= {"Agent", "Task"} if names & {"Agent", "Task"} else set()
+    return name in names or name in ("StructuredOutput", "ToolSearch") or request.inherit_settings
 
 
 def check_init(talk: Conversation, data: Json) -> None:
@@ -124,6 +136,8 @@ def to_answer(talk: Conversation) -> Answer:
         answer.turns = result.num_turns
         answer.agent_session_id = result.session_id
         answer.denials = list(result.permission_denials or [])
+    known = {d.get("tool_use_id") for d in answer.denials}
+    answer.denials += [d for d in talk.refused if d["tool_use_id"] not in known]
     return answer
 
 
