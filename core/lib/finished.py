@@ -9,8 +9,9 @@ from typing import cast
 from lib import agents, config, files, snapshot
 from lib.contract import ExitCode, Json, StrataError
 from lib.order import Order
-from lib.session import Session, Step
+from lib.session import Attempt, Session, Step
 
+MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
 AGAIN = "again.json"  # which steps a person asked for again
 
 
@@ -45,8 +46,25 @@ class Finished:
             return None, "there is something new to tell it"
         if "artifacts" not in outcome and outcome.get("number", 0) <= self._put_back_at(step.phase):
             return None, "the folder was put back since"  # what it did there is not known, and may have been undone
-        why = self._another_agent(outcome, tier) or self._damage(outcome)
+        why = self._another_agent(outcome, tier)
+        if not why and outcome.get("isolation"):
+            why = self._isolated(step, attempt)
+            if not why and self._merged(step).get("attempt") != attempt.number:
+                return outcome, f"attempt {attempt.number} finished it; it has still to be merged"
+        why = why or self._damage(outcome)
         return (None, why) if why else (outcome, f"attempt {attempt.number} finished it")
+
+    def _isolated(self, step: Step, attempt: Attempt) -> str:
+        """Why what a step did in its worktree is of no use."""
+        path = self.session.folder / step.folder / "worktree.json"
+        known = files.read_json(path) if path.exists() else {}
+        if known.get("conflict") and known.get("attempt") == attempt.number:
+            return f"its changes conflicted with others: {', '.join(known['conflict'][:3])}"
+        return "" if known.get("work") else "what it did in its worktree was not kept"
+
+    def _merged(self, step: Step) -> Json:
+        path = self.session.folder / step.folder / MERGED
+        return files.read_json(path) if path.exists() else {}
 
     @cached_property
     def void(self) -> dict[str, int]:
@@ -124,6 +142,9 @@ class Finished:
             outcome = files.read_json(path)
             if outcome.get("verdict") in ("done", "needs_revision"):
                 writers.append((outcome.get("number", 0), outcome))
+        for path in self.session.folder.glob(f"**/stages/**/{MERGED}"):
+            merged = files.read_json(path)
+            writers.append((merged["number"], merged))
         latest: dict[str, tuple[str, str]] = {}
         for _, outcome in sorted(writers, key=lambda pair: pair[0]):
             step = outcome.get("step", "")

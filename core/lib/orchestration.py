@@ -76,6 +76,7 @@ class Stage:
     max_turns: int | None = None
     max_budget_usd: float | None = None
     in_loop: bool = False
+    isolation: str = ""  # worktree
 
     @property
     def fans_out(self) -> bool:

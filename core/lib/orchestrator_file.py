@@ -183,6 +183,7 @@ class _Reader:
             required=spec.get("required", True),
             timeout_seconds=spec.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
             stall_timeout=spec.get("stall_timeout"),
+            isolation=spec.get("isolation", ""),
             model=spec.get("model", ""),
             self_heal=spec.get("self_heal", False),
             max_turns=spec.get("max_turns"),
@@ -351,7 +352,7 @@ class _Reader:
 
     def _one_writer(self, at: list[Any], stage: Stage) -> None:
         """Agents that run at the same time must not write the same folder: nobody could tell who changed what."""
-        if stage.cap == 1 or not stage.fans_out:
+        if stage.cap == 1 or not stage.fans_out or stage.isolation:
             return
         members = stage.members or {"each item": stage.worker}
         writers = [name for name, worker in members.items() if self._writes_workspace(worker)]
@@ -359,7 +360,7 @@ class _Reader:
             raise self._error(
                 at,
                 f"the items of {stage.name!r} write the working folder at the same time",
-                "set foreach.cap: 1, or let the agent write only its own outputs (no `scope:`, no `in: workspace`)",
+                "isolation: worktree, foreach.cap: 1, or an agent that writes only its outputs (no `scope`, no `in: workspace`)",
             )
         after = {name: worker.after for name, worker in stage.members.items()}
         free = [
@@ -372,7 +373,7 @@ class _Reader:
             raise self._error(
                 [*at, "members"],
                 f"{free[0][0]!r} and {free[0][1]!r} write the working folder at the same time",
-                "let one wait for the other (after:), or set parallel.cap: 1",
+                "let one wait for the other (after:), set parallel.cap: 1, or isolation: worktree",
             )
 
     def _writes_workspace(self, worker: Worker) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +27,9 @@ class Order:
     task: Task
     context: tuple[Path, ...] = ()
     reads: tuple[Path, ...] = ()  # folders the context speaks of
+    place: Callable[[], AbstractContextManager[Path]] | None = (
+        None  # a folder of its own for each attempt, instead of the workspace
+    )
     made_from: dict[str, str] = field(default_factory=dict[str, str])  # by stage it consumes: what that did to the workspace
 
 
@@ -46,6 +51,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
         "its outputs": [o.document() | {"schema": schemas.load(o.schema) if o.schema else ""} for o in task.outputs],
         "why it was sent back": told,
         "its scope": task.scope,
+        "its isolation": task.isolation,
         "what judges it": task.protect,
         **{f"the input {name}": _content(value, call) for name, value in task.inputs.items()},
         **{f"what the stage {name} did": did for name, did in order.made_from.items()},

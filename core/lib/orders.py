@@ -122,6 +122,7 @@ class Orders:
             inputs={name: v for name, text in worker.inputs.items() if (v := self.resolve(text, item)) is not None},
             outputs=outputs,
             item=item,
+            isolation=stage.isolation,
         )
         cause = self.causes.get(stage.name)
         order = Order(

@@ -44,7 +44,7 @@ def settle(call: Call, plan: Plan, layer: int) -> None:
             usage(f"the workspace {plan.workspace} is not there", "stand where it is, or give --cwd")
     for phase in plan.phases:
         if phase.rollback:
-            trees.require_repository(call.cwd, f"the phase {phase.name}")
+            trees.require_repository(call.cwd, f"{phase.name}: `on_failure: rollback`")
     maximum = plan.max_depth if options.max_depth is None else options.max_depth
     call.depth = depth.from_environment(layer, options.current_depth, maximum)
 
@@ -209,7 +209,7 @@ class Coordinator:
         """Where the workspace is put back to, if it comes to that: as it was before the phase first touched it."""
         if not self.phase.rollback:
             return
-        trees.require_repository(self.call.cwd, f"the phase {self.phase.name}")
+        trees.require_repository(self.call.cwd, f"{self.phase.name}: `on_failure: rollback`")
         path = self.folder / "before.json"
         report = self.folder / "report.json"
         before = files.read_json(path) if path.exists() else {}

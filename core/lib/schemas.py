@@ -91,9 +91,6 @@ def _words(error: Any) -> str:
         known = list(cast(Json, error.schema.get("properties", {})))
         texts: list[str] = []
         for key in unknown:
-            if key == "isolation":
-                texts.append("the key 'isolation' is not supported yet")
-                continue
             near = difflib.get_close_matches(str(key), known, 1)
             texts.append(f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
         return f"{', '.join(texts)}; known keys: {', '.join(known)}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import fanout, files, manifest
+from lib import fanout, files, manifest, worktrees
 from lib.answers import Answers
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
@@ -100,8 +100,7 @@ class Walk:
         if routed:
             return routed
         if not stage.fans_out:
-            only = (self.call, stage, orders[0], self.finished)
-            done = skip(*only) or perform(*only)
+            done = self.alone(stage, orders[0])
             return StageResult(stage.name, done.exit_code, done.verdict, (done,), done.error, done.note)
         table = {o.key: o for o in orders}
         after = {o.key: self.orders.waits_for(stage, o) for o in orders}
@@ -110,16 +109,36 @@ class Walk:
         if settled:
             return self.sum_up(stage, settled, len(orders))
         goes_on = stage.on_item_failure == "skip" or bool(stage.members)
+
+        def go_on(step: StepResult) -> bool:
+            return step.ok or (goes_on and step.exit_code not in NEVER_ABSORBED)
+
+        if stage.isolation:
+            steps = worktrees.run(self.call, orders, after, stage.cap, lambda o: self.isolated(stage, o), _blocked, go_on)
+            return self.sum_up(stage, tuple(steps.values()), len(orders))
         steps = fanout.run(
             after,
             stage.cap,
             lambda key: perform(self.call, stage, table[key], self.finished),
             succeeded=lambda s: s.ok,
             blocked=_blocked,
-            go_on=lambda s: s.ok or (goes_on and s.exit_code not in NEVER_ABSORBED),
+            go_on=go_on,
             known=lambda key: skip(self.call, stage, table[key], self.finished),
         )
         return self.sum_up(stage, tuple(steps.values()), len(orders))
+
+    def alone(self, stage: Stage, order: Order) -> StepResult:
+        """A stage of one step."""
+        if not stage.isolation:
+            return skip(self.call, stage, order, self.finished) or perform(self.call, stage, order, self.finished)
+        only = worktrees.run(self.call, [order], {order.key: []}, 1, lambda o: self.isolated(stage, o), _blocked, lambda s: True)
+        return only[order.key]
+
+    def isolated(self, stage: Stage, order: Order) -> StepResult:
+        """A step in a worktree of its own: not merged yet."""
+        known = skip(self.call, stage, order, self.finished)
+        placed = replace(order, place=lambda: worktrees.opened(self.call, order))
+        return known or perform(self.call, stage, placed, self.finished)
 
     def settled(self, stage: Stage, orders: list[Order], after: dict[str, list[str]]) -> tuple[StepResult, ...]:
         """Of a stage that needs only some to succeed and has them: its results, failures included. It is finished as a whole."""

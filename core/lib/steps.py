@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -100,7 +101,8 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished) -> StepR
             outcome = finished.outcome(order, stage.model)
             if outcome:  # it had finished before it died: what it could not say any more is on disk
                 break
-        outcome = _attempt(call, stage, order, kind, last)
+        with order.place() if order.place else nullcontext(call.cwd) as cwd:
+            outcome = _attempt(call, stage, order, kind, last, cwd)
         code = ExitCode(outcome["exit_code"])
         last = outcome.get("error")
         timeouts += code == ExitCode.TIMEOUT
@@ -118,12 +120,14 @@ def _wait(stage: Stage, retries_done: int) -> None:
             raise Interrupted()
 
 
-def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None) -> Json:
+def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> Json:
     folder = call.session.folder / order.step.folder
     number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
     task_file = folder / f"task-{number}.json"
-    files.write_json(task_file, replace(order.task, kind=kind).document())
+    inputs = {name: _seen_from(value, call.cwd, cwd) for name, value in order.task.inputs.items()}
+    files.write_json(task_file, replace(order.task, kind=kind, inputs=inputs).document())
     flags = ["--task", str(task_file), "--step", str(order.step), "--timeout", str(stage.timeout_seconds)]
+    flags += ["--cwd", str(cwd)] if cwd != call.cwd else []
     flags += ["--stall-timeout", str(stage.stall_timeout)] if stage.stall_timeout else []
     flags += ["--self-heal"] if stage.self_heal else []
     flags += ["--model", stage.model] if stage.model and not call.options.model else []
@@ -148,7 +152,8 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         reply = process.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
     document = _without_empty_claims(tool, reply.document, order)
     if "verdict" in document:
-        return document
+        listed: list[Json] = document.get("outputs") or []
+        return document | {"outputs": [{**e, "path": _seen_from(e["path"], cwd, call.cwd)} for e in listed]}
     # It ended before it could judge: a usage error, a crash. Whatever attempt it had begun has then ended too.
     document = {**document, "verdict": "failed", "kind": kind, "fingerprint": order.task.fingerprint, "finished_at": now()}
     begun = [a for a in call.session.attempts(order.step) if a.number >= number and a.outcome is None]
@@ -156,6 +161,15 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         begun[-1].finish(document)
     observability.signal_completion(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
     return document
+
+
+def _seen_from(value: Any, here: Path, there: Path) -> Any:
+    """A path below one folder as the same path below another; anything else as it is."""
+    if isinstance(value, list):
+        return [_seen_from(v, here, there) for v in cast(list[Any], value)]
+    if here == there or not isinstance(value, str) or not value.startswith(f"{here}/"):
+        return value
+    return f"{there}{value[len(str(here)) :]}"
 
 
 def _without_empty_claims(tool: str, document: Json, order: Order) -> Json:

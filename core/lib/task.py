@@ -59,6 +59,7 @@ class Task:
     consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
     scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
+    isolation: str = ""  # worktree: the folder it works in is its own
     protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
 
     def document(self) -> Json:
@@ -73,6 +74,7 @@ class Task:
             "made_of": self.made_of,
             "consumed": self.consumed,
             "kind": self.kind,
+            "isolation": self.isolation,
             "scope": list(self.scope),
             "protect": list(self.protect),
         }
@@ -90,6 +92,7 @@ class Task:
             made_of=document.get("made_of", {}),
             consumed=document.get("consumed", {}),
             kind=document.get("kind", "first"),
+            isolation=document.get("isolation", ""),
             scope=tuple(document.get("scope", ())),
             protect=tuple(document.get("protect", ())),
         )

@@ -58,8 +58,8 @@ class Tree:
             raise StrataError("GIT_FAILED", f"git {words[0]} failed in {self.cwd}: {why}", "run it by hand to see more")
         return done.stdout
 
-    def take(self, ref: str, what: str) -> str:
-        """Keeps the workspace as it is now under `ref` and returns the commit."""
+    def take(self, ref: str, what: str, parent: str = "") -> str:
+        """Keeps the workspace as it is now under `ref` and returns the commit; it follows `parent`, or else HEAD."""
         entries, extra = self._read()
         with tempfile.TemporaryDirectory(prefix="strata-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
@@ -67,12 +67,40 @@ class Tree:
             self.git("update-index", "-z", "--index-info", stdin=lines, env=env)
             tree = self.git("write-tree", env=env).decode().strip()
         words = ["git", "-C", str(self.cwd), "rev-parse", "-q", "--verify", "HEAD"]
-        head = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-        parents = ["-p", head] if head else []
+        head = parent or subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+        return self._commit(ref, tree, what, extra, [head] if head else [])
+
+    def _commit(self, ref: str, tree: str, what: str, extra: Json, parents: list[str]) -> str:
         message = f"{what}\n\n{json.dumps(extra, ensure_ascii=True)}\n"
-        commit = self.git("commit-tree", tree, *parents, stdin=message.encode()).decode().strip()
+        flags = [word for parent in parents for word in ("-p", parent)]
+        commit = self.git("commit-tree", tree, *flags, stdin=message.encode()).decode().strip()
         self.git("update-ref", ref, commit)
         return commit
+
+    def merge(self, base: str, ours: str, theirs: str, ref: str) -> tuple[str, list[str]]:
+        """Two states that both follow `base`, as one commit; or the paths on which they conflict. No file is touched."""
+        words = ["git", "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
+        done = subprocess.run(words, cwd=self.cwd, env={**os.environ, **self._where}, capture_output=True, check=False)
+        if done.returncode not in (0, 1):
+            why = done.stderr.decode("utf-8", "replace").strip()
+            raise StrataError("GIT_FAILED", f"git merge-tree failed: {why}", "it needs git 2.38 or later")
+        tree, *paths = [os.fsdecode(part) for part in done.stdout.split(b"\0") if part]
+        if done.returncode:
+            return "", paths
+        before, one, other = (self._extra(commit) for commit in (base, ours, theirs))
+        extra: Json = {}
+        for kind in ("modes", "folders"):  # what git does not merge: theirs where they changed it, ours elsewhere
+            gone = before[kind].keys() - other[kind].keys()
+            new = {p: mode for p, mode in other[kind].items() if before[kind].get(p) != mode}
+            extra[kind] = {p: mode for p, mode in one[kind].items() if p not in gone} | new
+        return self._commit(ref, tree, "merged", extra, [ours, theirs]), []
+
+    def differing(self, one: str, other: str) -> list[str]:
+        before, after = self._listed(one), self._listed(other)
+        return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+
+    def _extra(self, commit: str) -> Json:
+        return json.loads(self.git("show", "-s", "--format=%b", commit).decode())
 
     def same(self, one: str, other: str) -> bool:
         trees = [self.git("rev-parse", f"{commit}^{{tree}}") for commit in (one, other)]
@@ -81,7 +109,7 @@ class Tree:
     def put_back(self, commit: str) -> list[str]:
         """Makes the workspace what it was at `commit` and returns the paths that were different."""
         before = self._listed(commit)
-        extra: Json = json.loads(self.git("show", "-s", "--format=%b", commit).decode())
+        extra = self._extra(commit)
         now, now_extra = self._read()
         modes: dict[str, int] = extra["modes"]
         changed = [p for p in now if before.get(p) != now[p] or modes.get(p) != now_extra["modes"].get(p)]
@@ -145,11 +173,11 @@ class Tree:
 
 
 def require_repository(cwd: Path, where: str) -> None:
-    """Rollback is promised only where it can be kept."""
+    """Rollback and worktrees are promised only where that can be kept."""
     done = subprocess.run(["git", "-C", str(cwd), "rev-parse", "--git-dir"], capture_output=True, check=False)
     if done.returncode:
         raise StrataError(
             "NO_REPOSITORY",
-            f"{where}: `on_failure: rollback` needs a git repository, and {cwd} is in none",
-            "git init there, or leave `on_failure` out",
+            f"{where} needs a git repository, and {cwd} is in none",
+            "git init there, or leave that out",
         )

@@ -80,7 +80,7 @@ class Try:
         for output in task.outputs:
             if output.place == "workspace":
                 path = output.locate(attempt.out, call.cwd, task.target)
-                if cut_short and (cut_short.folder / "before").is_dir():
+                if cut_short and (cut_short.folder / "before").is_dir() and not task.isolation:
                     _put_back(call.cwd, path, cut_short.folder / "before" / output.name, cut_short.folder)
                 copy = attempt.folder / "before" / output.name
                 copy.parent.mkdir(exist_ok=True)
@@ -132,6 +132,7 @@ class Try:
             "fingerprint": self.task.fingerprint,
             "made_of": self.task.made_of,
             "consumed": self.task.consumed,
+            **({"isolation": self.task.isolation} if self.task.isolation else {}),
             "number": call.session.next_number(),
             "finished_at": now(),
             "duration_seconds": round(self.timer.elapsed_seconds(), 3),

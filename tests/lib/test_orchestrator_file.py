@@ -83,7 +83,7 @@ def test_the_good_one_is_accepted(house: House) -> None:
         ("args: [pytest]", "outputs: {x: {path: ../x}}\n    args: [pytest]", 26, "leaves its folder", ""),
         ("args: [pytest]", "outputs: {x: {path: x, schema: chekcs}}\n    args: [pytest]", 26, "no schema 'chekcs'", "did you mean checks"),
         ("args: [pytest]", "model: huge-tier\n    args: [pytest]", 26, "no tier 'huge-tier'", "high-tier"),
-        ("args: [pytest]", "isolation: worktree\n    args: [pytest]", 26, "'isolation' is not supported yet", ""),
+        ("args: [pytest]", "isolation: docker\n    args: [pytest]", 26, "docker", ""),
         ("name: trial", "name: other", 2, "differs from the file's", "name: trial"),
         ("topic: {about: x}", "topic: {about: x, type: text, default: [a]}", 4, "the default of 'topic' is no text", "change"),
         ("target: \"{param.topic}\"\n  - name: review", "target: \"{Topic}\"\n  - name: review", 13, "'Topic' is not a reference", "param.NAME"),
