@@ -24,7 +24,7 @@ from lib.drivers import Answer, Request, record
 from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer, watch
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
-from lib.ledger import Ledger
+from lib.ledger import PARENT_VARIABLE, Ledger
 from lib.parking import Parking
 from lib.snapshot import IGNORED, Snapshot
 
@@ -93,7 +93,8 @@ def main(call: Call) -> Json:
     ordinal = len(call.session.ended(step)) + 1
     attempt = given_attempt(call) or call.session.new_attempt(step)
     ledger = Ledger(call.session.folder)
-    room = ledger.reserve(step, call.options.name, call.session.relative(attempt.folder), call.options.max_budget_usd)
+    place = call.session.relative(attempt.folder)
+    room = ledger.reserve(step, options.name, place, options.max_budget_usd, os.environ.get(PARENT_VARIABLE, ""))
     options.max_budget_usd = room.cap_usd
     request = make_request(call, attempt, prompt, system_prompt, schema, tools)
     request = dataclasses.replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
@@ -206,6 +207,7 @@ def make_request(
         observability.DEPTH_VARIABLE: str(call.depth.current + 1),
         config.CHECKED_VARIABLE: "",  # what an agent starts is checked from the beginning
         grant.GRANT_VARIABLE: given.text(),
+        PARENT_VARIABLE: call.session.relative(attempt.folder),
         # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "BASH_DEFAULT_TIMEOUT_MS": milliseconds,

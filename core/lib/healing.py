@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from lib import files, refinements
 from lib.cli import Call
 from lib.contract import ExitCode, Json
+from lib.drivers.conversation import AGENT_SESSION
+from lib.session import Attempt, Step
+from lib.task import Task
 from lib.work import Try, Work
 
 SELF_HEAL_MAX = 2
@@ -50,6 +54,29 @@ def worth_continuing(work: Work) -> str:
     read = sum(int(model.get(key) or 0) for model in usage.values() for key in counted)
     ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
     return str(work.said.get("agent_session_id") or "") if ended_well and read <= CONTINUE_TOKENS else ""
+
+
+def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
+    """The last attempt at this very work, if it was cut short in the middle of an agent session that can be gone on with."""
+    attempts = call.session.attempts(step)
+    if not attempts or attempts[-1].outcome or call.driver != "live":
+        return None
+    asked = call.session.folder / step.folder / f"task-{attempts[-1].number}.json"
+    same = asked.exists() and task.fingerprint and files.read_json(asked).get("fingerprint") == task.fingerprint
+    return attempts[-1] if same and (attempts[-1].folder / AGENT_SESSION).exists() else None
+
+
+def go_on(cut_short: Attempt, out: Path) -> tuple[Path, str]:
+    """What an interrupted session is told, and which one it is. What it had written is where it will look for it."""
+    shutil.copytree(cut_short.out, out, dirs_exist_ok=True)
+    path = out.parent / "interrupted.md"
+    files.write_atomic(
+        path,
+        "You were interrupted in the middle of this task; nobody else has worked on it since. Go on from where you were: do not "
+        "begin again, and do not repeat what is done. The paths above are the ones that count now; what you had written for the "
+        "outputs has been copied there.\n",
+    )
+    return path, str(files.read_json(cut_short.folder / AGENT_SESSION)["id"])
 
 
 def feedback(done: Try, work: Work) -> Path:

@@ -28,6 +28,9 @@ LIMITS = ("usd", "tokens", "agents", "wall_seconds")
 DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all
 LEAST_CAP_USD = 0.01
 WARN_AT = 0.8
+MAX_CHILDREN = 64  # agents one agent may start through its shell
+MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
+PARENT_VARIABLE = "AGENTIC_AGENT"  # the attempt of the agent this process was started by
 WHOLE = ""  # the scope of the campaign, beside those of its phases
 RAISED = "raised"  # what a person gave on the command line, which outlives a change of the plan
 
@@ -50,15 +53,18 @@ class Ledger:
 
     # Before and after an agent
 
-    def reserve(self, step: Step, agent: str, place: str, cap_usd: float | None) -> Reservation:
-        """Room for one more agent, or exit 11 with what was spent on what."""
+    def reserve(self, step: Step, agent: str, place: str, cap_usd: float | None, parent: str = "") -> Reservation:
+        """Room for one more agent, or exit 11 with what was spent on what. `parent`: the agent that starts it, if one does."""
         with self._open() as (descriptor, sums):
+            if parent:
+                self._require_room_below(parent)
             scopes = [scope for scope in (WHOLE, step.phase) if scope in self.limits]
             cap = self._cap(scopes, sums, cap_usd)
             for scope in scopes:
                 self._require(scope, sums, cap or 0.0, agent)
             charged = {"usd": cap or 0.0, "tokens": 0, "agents": 1}
             line = {"kind": "reserve", "id": place, "agent": agent, "step": str(step), "phase": step.phase, **charged}
+            line |= {"parent": parent} if parent else {}
             self._append(descriptor, line, _add(sums, step.phase, charged))
             return Reservation(place, step.phase, cap)
 
@@ -108,6 +114,17 @@ class Ledger:
                 detail = {"limit": kind, "scope": scope, "spent": self.spent_on()}
                 hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={_more(limit)}"
                 raise StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
+
+    def _require_room_below(self, parent: str) -> None:
+        """What agents start by themselves is bounded too: for each of them, and, where the budget does not say, in all."""
+        started = [line for line in self.lines() if line["kind"] == "reserve" and line.get("parent")]
+        of_parent = sum(line["parent"] == parent for line in started)
+        told = "agents" in self.limits.get(WHOLE, {})
+        if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
+            what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
+            detail: Json = {"limit": "agents", "scope": WHOLE, "spent": self.spent_on()}
+            hint = "let an orchestrator start them (foreach), or give the campaign a budget of agents"
+            raise StrataError("TOO_MANY_AGENTS", f"{what} agents by themselves", hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
     # Time: what every run of the session took
 

@@ -17,6 +17,7 @@ from lib.drivers import Answer, Request
 from lib.observability import HEARTBEAT_SECONDS
 
 WATCH_SECONDS = 5.0
+AGENT_SESSION = "agent-session.json"  # in the attempt's folder as soon as there is one: what an interrupted attempt leaves
 
 
 class Conversation:
@@ -73,6 +74,7 @@ def hear(talk: Conversation, message: Any) -> None:
     if kind == "SystemMessage":
         data: Json = message.data
         if message.subtype == "init":
+            files.write_json(talk.request.attempt / AGENT_SESSION, {"id": data.get("session_id", "")})
             check_init(talk, data)
         elif message.subtype == "api_retry":
             detail = {k: data.get(k) for k in ("attempt", "max_retries", "error_status", "error", "retry_delay_ms")}

@@ -1,0 +1,108 @@
+"""What agents start by themselves is bounded, and an interrupted agent session is gone on with. Real SDK and CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from scripted_model.server import Reply, Request, say, tool
+from support import House, wait_for, with_marker
+
+CLUSTER = {"completion": "cluster", "outputs": {"note": {"path": "note.md"}}}
+
+
+def two_more(house: House) -> str:
+    """What every agent does: start two more, and say what came of them."""
+    spawn = f"{sys.executable} {house.folder}/core/spawn.py --allowed-tools Bash --sandbox off --output-format json --prompt more"
+    return f"{spawn} | tail -c 300; {spawn} | tail -c 300"
+
+
+def breeding(house: House):
+    def script(request: Request) -> Reply:
+        if not any(m["role"] == "assistant" for m in request.messages):
+            return say(tool("Bash", command=two_more(house)))
+        return say("they have ended")
+
+    return script
+
+
+def started(house: House) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (house.folder / "s/ledger.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "reserve"]
+
+
+@pytest.mark.parametrize(("depth", "agents"), [(1, 1), (2, 3), (3, 7)])
+def test_where_every_agent_starts_two_more_depth_ends_it(house: House, model, depth: int, agents: int) -> None:
+    model(breeding(house))
+    flags = ("--allowed-tools", "Bash", "--sandbox", "off", "--session-dir", str(house.folder / "s"))
+    ran = house.json("spawn", "--prompt", "more", "--max-depth", str(depth), *flags)
+    assert ran.code == 0, ran.stderr
+    assert len(started(house)) == agents
+    assert not [p for p in (house.folder / "s").glob("**/attempt-*") if not (p / "outcome.json").exists()]
+
+
+def test_where_every_agent_starts_two_more_the_budget_ends_it(house: House, model) -> None:
+    scripted = model(breeding(house))
+    house.folder.joinpath("s").mkdir()
+    (house.folder / "s/budget.json").write_text(json.dumps({"": {"agents": 4}}))
+    flags = ("--allowed-tools", "Bash", "--sandbox", "off", "--session-dir", str(house.folder / "s"))
+    ran = house.json("spawn", "--prompt", "more", "--max-depth", "6", *flags)
+    assert ran.code == 0, ran.stderr
+    assert len(started(house)) == 4
+    assert "BUDGET_EXCEEDED" in "".join(r.heard for r in scripted.requests), "and those that were refused were told"
+
+
+def test_one_agent_cannot_start_any_number_and_all_together_not_either(house: House, model) -> None:
+    ledger = house.folder / "core/lib/ledger.py"
+    text = ledger.read_text().replace("MAX_CHILDREN = 64 ", "MAX_CHILDREN = 1 ")
+    ledger.write_text(text)
+    scripted = model(breeding(house))
+    flags = ("--allowed-tools", "Bash", "--sandbox", "off", "--session-dir", str(house.folder / "s"))
+    assert house.json("spawn", "--prompt", "more", "--max-depth", "3", *flags).code == 0
+    assert len(started(house)) == 3, "each of them one"
+    assert "TOO_MANY_AGENTS" in "".join(r.heard for r in scripted.requests)
+    ledger.write_text(text.replace("MAX_CHILDREN = 1 ", "MAX_CHILDREN = 9 ").replace("BY_AGENTS = 256 ", "BY_AGENTS = 2 "))
+    (house.folder / "s/ledger.jsonl").unlink()
+    assert house.json("spawn", "--prompt", "more", "--max-depth", "3", *flags).code == 0
+    assert len(started(house)) == 3, "the outermost, and two in all"
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["kept", "gone"])
+def test_an_interrupted_agent_session_is_gone_on_with(house: House, model, gone: bool) -> None:
+    house.agent("helper", tools="Bash, Write", strata={**CLUSTER, "scope": ["**"]})
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: only, agent: helper, action: DO}\n")
+    killed: list[str] = []
+    continued: list[bool] = []
+
+    def script(request: Request) -> Reply:
+        words = json.dumps(request.messages)
+        if "echo once" not in words:
+            return say(tool("Bash", command="echo once >> ran"), tool("Write", file_path=request.path("note"), content="half"))
+        if not killed:
+            return say("too late", hang_seconds=300)
+        continued.append("You were interrupted" in words)
+        return say("DONE: yes")
+
+    model(script)
+    session = house.folder / "s"
+    with house.start("orchestrator", "trial", "--session-dir", str(session)) as child:
+        wait_for((house.workspace / "ran").exists, what="the first turn")
+        wait_for(lambda: list(session.glob("**/attempt-1/out/note.md")), what="its output")
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate(timeout=60)
+    wait_for(lambda: not with_marker(str(house.folder)), what="the whole tree has ended")
+    killed.append("yes")
+    if gone:
+        for path in (house.folder / "claude").rglob("*.jsonl"):
+            path.unlink()
+    ran = house.json("orchestrator", "--resume", str(session))
+    assert ran.code == 0, ran.stderr
+    assert (house.workspace / "ran").read_text() == "once\n" * (2 if gone else 1)
+    assert continued[-1] is not gone
+    attempts = sorted(p.name for p in session.glob("**/attempt-*"))
+    assert attempts == ["attempt-1", "attempt-2"]
+    assert not list(session.glob("**/attempt-1/outcome.json"))
+    assert (session / "artifacts/trial/01-only/note.md").read_text() == "half"
