@@ -103,6 +103,10 @@ def unpark(session_dir: Path, layer: str, name: str) -> None:
     (session_dir / ".signals" / f"{layer}-{name}.{PARKED}").unlink(missing_ok=True)
 
 
+def stands(session_dir: Path, layer: str, name: str) -> bool:
+    return any((session_dir / ".signals" / f"{layer}-{name}.{suffix}").exists() for suffix in SUFFIX.values())
+
+
 def present(session_dir: Path) -> list[Signal]:
     folder = session_dir / ".signals"
     if not folder.is_dir():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import files, observability, process
+from lib import files, observability, process, signals
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json
 from lib.finished import Finished, changes
@@ -73,7 +73,12 @@ def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResu
     if not outcome:
         return None
     call.event(order.step.slug, "skipped", "finished in an earlier run")
-    return skipped(call, order, outcome)
+    done = skipped(call, order, outcome)
+    if not signals.stands(call.session.folder, "exec", order.step.slug):  # it was deleted, or a crash came before it
+        status = "success" if done.exit_code == ExitCode.SUCCESS else "needs-refinement"
+        artifact = next(iter(done.outputs.values()), None)
+        observability.signal_completion(call.session.folder, "exec", order.step.slug, status, artifact, call.trace_id)
+    return done
 
 
 def skipped(call: Call, order: Order, outcome: Json) -> StepResult:

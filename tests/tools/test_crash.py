@@ -129,7 +129,7 @@ def work(task, out, call):
     return Verdict("done")
 """
 STAGES = """version: 1
-name: work
+name: trial
 loops: {redo: {to: make, max: 1, then: fail}}
 stages:
   - name: group
@@ -154,7 +154,7 @@ files: {start.txt: here}
 checks: checks.yaml
 budget: {usd: 50, agents: 200}
 phases:
-  - {name: one, run: [{orchestrator: work}], verify: {checks: [mended]}}
+  - {name: one, run: [{orchestrator: trial}], verify: {checks: [mended]}}
 """
 FINISHED = {"group": 2, "each": 2, "shaky": 1, "make": 2, "look": 2}  # steps per stage, rounds counted
 
@@ -167,7 +167,7 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def furnished(folder: Path) -> House:
     house = House(folder)
     house.tool("worker", WORK)
-    house.orchestrator(STAGES, "work")
+    house.orchestrator(STAGES, "trial")
     (house.folder / "plan.yaml").write_text(PLAN)
     (house.folder / "checks.yaml").write_text("version: 1\nchecks: {mended: {command: test -f mended}}\n")
     library = house.folder / "core/lib"
@@ -227,7 +227,7 @@ def finished_whole(session: Path, before: dict[str, bytes], where: str) -> None:
         good = [n for n, verdict in tries if verdict in ("done", "needs_revision")]
         assert good in ([], [max(n for n, _ in tries)]), f"{where}: {folder} was done again: {sorted(tries)}"
     for stage, count in FINISHED.items():
-        found = [f for f in steps if f"-{stage}" in f and "/work/stages/" in f]
+        found = [f for f in steps if f"-{stage}" in f and "/trial/stages/" in f]
         assert len(found) == count, f"{where}: {stage}: {found}"
     for name, data in now.items():
         if ".tmp." in name:
