@@ -31,6 +31,9 @@ _words = re.compile(r"true|True|TRUE|false|False|FALSE")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _words, list("tTfF"))  # type: ignore[reportUnknownMemberType]
 
 
+MOST_NODES = 200_000
+
+
 class ConfigError(StrataError):
     def __init__(self, file: Path, line: int, message: str, hint: str = "") -> None:
         place = f"{file}:{line}" if line else str(file)
@@ -47,6 +50,7 @@ class Document:
         try:
             loader: Any = _Loader(text)
             self.node: Any = loader.get_single_node()
+            self._bounded(self.node, {})
             self._no_duplicates(self.node)
             self.data: Any = loader.construct_document(self.node) if self.node else None
         except yaml.MarkedYAMLError as error:
@@ -55,6 +59,22 @@ class Document:
             raise ConfigError(file, line, f"not valid YAML: {error.problem or error}", hint) from None
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise ConfigError(file, 0, f"not valid YAML: {error}") from None
+
+    def _bounded(self, node: Any, sizes: dict[int, int]) -> int:
+        """How much it is with every alias written out. A few lines of aliases of aliases are more than any memory holds."""
+        if not isinstance(node, yaml.CollectionNode):
+            return 1
+        if id(node) in sizes:
+            if not sizes[id(node)]:
+                raise ConfigError(self.file, self.first_line + node.start_mark.line, "an alias leads back to itself", "remove it")
+            return sizes[id(node)]
+        sizes[id(node)] = 0  # begun
+        inner: list[Any] = [v for pair in node.value for v in pair] if isinstance(node, yaml.MappingNode) else node.value
+        sizes[id(node)] = 1 + sum(self._bounded(part, sizes) for part in inner)
+        if sizes[id(node)] > MOST_NODES:
+            line = self.first_line + node.start_mark.line
+            raise ConfigError(self.file, line, f"more than {MOST_NODES} values, aliases counted", "make it smaller")
+        return sizes[id(node)]
 
     def _no_duplicates(self, node: Any) -> None:
         if isinstance(node, yaml.MappingNode):

@@ -63,7 +63,7 @@ def read_json(path: Path) -> Json:
     """A state file. One that is torn or is not an object stops the run under its name; it is never replaced unseen."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, UnicodeDecodeError, RecursionError) as error:
         raise StrataError("CORRUPT_STATE", f"{path} is not valid JSON: {error}", "move it aside and look at it") from None
     if not isinstance(document, dict):
         raise StrataError("CORRUPT_STATE", f"{path} does not hold a JSON object", "move it aside and look at it")

@@ -156,7 +156,7 @@ def relay(line: str) -> None:
     """Passes on a line of a child's stderr. A child's last error line is progress here: only the top tool's is the last."""
     try:
         document = json.loads(line) if line.startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         if line.strip():

@@ -396,7 +396,7 @@ def believe(name: str, finished: Finished) -> ToolResult:
     """A child's code counts only when its document says the same."""
     try:
         document = json.loads(finished.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
         said = cast(Json, document)

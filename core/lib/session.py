@@ -106,7 +106,8 @@ class Attempt:
         if not path.exists():
             return None
         outcome = files.read_json(path)
-        if isinstance(outcome.get("exit_code"), bool) or outcome.get("exit_code") not in STATUS:
+        code = outcome.get("exit_code")
+        if not isinstance(code, int) or isinstance(code, bool) or code not in STATUS:
             raise StrataError("CORRUPT_STATE", f"{path} holds no exit code", "move it aside and look at it")
         return outcome
 

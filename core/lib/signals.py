@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -29,10 +30,11 @@ class Signal:
     @property
     def path(self) -> str:
         """What it points at, relative to the session."""
-        for line in self.file.read_text(encoding="utf-8").splitlines():
+        for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(": ")
             if key == "path":
-                return str(json.loads(value))
+                with contextlib.suppress(ValueError, RecursionError):  # anybody may have put it there
+                    return str(json.loads(value))
         return ""
 
 
