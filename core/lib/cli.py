@@ -61,6 +61,11 @@ class Call:
         return self._session
 
     @property
+    def outermost(self) -> bool:
+        """Whether a person, or a program that is none of ours, reads what this tool says."""
+        return self._session is None or self.looking or self._session.outermost
+
+    @property
     def session_dir(self) -> Path | None:
         return self._session.folder if self._session and not self.looking else None
 
@@ -207,7 +212,7 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
     if call and call.session_dir:
         _leave_word(call, code, document)
-    printing.document(document, _format(call))
+    printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
     sys.exit(int(code))

@@ -16,6 +16,7 @@ from typing import Any
 from lib.contract import Json, StrataError
 from lib.redact import redact
 
+REDACT_AT_MOST = 16 * 1024 * 1024
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 # What other names become, or mean something else in a session or on some file system.
 _RESERVED = re.compile(r"(attempt|round)-\d+\Z|(con|prn|aux|nul|com\d|lpt\d)\Z|.*-[0-9a-f]{8}\Z", re.I)
@@ -37,6 +38,18 @@ def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None
         Path(name).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def redact_below(folder: Path) -> None:
+    """Takes secrets out of every text in a folder. What is no text, or is very large, is left as it is."""
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < REDACT_AT_MOST:
+            try:
+                text = path.read_bytes().decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            if redact(text) != text:
+                write_atomic(path, text, path.stat().st_mode & 0o777)
 
 
 def sweep(folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Self, cast
 
 from lib import files, printing, process, report, signals
 from lib.contract import ExitCode, Json, StrataError
+from lib.redact import redact
 from lib.session import now
 
 TRACE_VARIABLE = "AGENTIC_TRACE_ID"
@@ -189,4 +190,4 @@ def _for_person(event: Json) -> str:
 
 def _write(line: str) -> None:
     with _stderr_lock:
-        printing.write(sys.stderr, line + "\n")  # the session folder has everything, whoever listens
+        printing.write(sys.stderr, redact(line) + "\n")  # the session folder has everything, whoever listens

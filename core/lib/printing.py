@@ -9,6 +9,7 @@ import sys
 from typing import Any, TextIO
 
 from lib.contract import Json
+from lib.redact import redact
 
 SHOWN = (
     *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
@@ -17,8 +18,8 @@ SHOWN = (
 )
 
 
-def document(said: Json, output_format: str) -> None:
-    """The one document of a tool, on stdout."""
+def document(said: Json, output_format: str, outermost: bool) -> None:
+    """The one document of a tool, on stdout. To a tool above it goes as it is: a secret may look like a part of a path."""
     if output_format == "json":
         text = json.dumps(said, ensure_ascii=False)
     elif "explained" in said:
@@ -27,7 +28,7 @@ def document(said: Json, output_format: str) -> None:
         text = readable(said)
     else:
         text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
-    write(sys.stdout, text + "\n")
+    write(sys.stdout, (redact(text) if outermost else text) + "\n")
 
 
 def write(stream: TextIO, text: str) -> None:
@@ -90,6 +91,7 @@ def error(problem: Json) -> None:
     """The last line of stderr."""
     if sys.stderr.isatty():
         word = "waiting for you" if problem.get("code") == "HUMAN_INPUT" else "error"
-        write(sys.stderr, f"{word}: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else ""))
+        text = f"{word}: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else "")
     else:
-        write(sys.stderr, json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n")
+        text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
+    write(sys.stderr, redact(text))

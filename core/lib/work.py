@@ -108,6 +108,7 @@ class Try:
     def end(self, work: Work) -> Json:
         """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""
         call = self.call
+        files.redact_below(self.attempt.out)  # an agent may have written down what it should not have seen
         published: list[Json] = []
         for output in self.task.outputs:
             path = output.locate(self.attempt.out, call.cwd, self.task.target)
