@@ -45,7 +45,8 @@ def test_nothing_of_a_recorded_run_holds_a_secret(house: House, model) -> None:
     (house.folder / "checks.yaml").write_text(checks)
     (house.folder / "plan.yaml").write_text(
         "version: 1\nname: trial\nchecks: checks.yaml\nphases:\n"
-        f"  - name: one\n    run: [{{orchestrator: trial, params: {{what: {json.dumps(SHAPES[0])}}}}}]\n    verify: {{checks: [leak]}}\n"
+        f"  - name: one\n    run: [{{orchestrator: trial, params: {{what: {json.dumps(SHAPES[0])}}}}}]\n"
+        "    verify: {checks: [leak]}\n"
     )
     (house.workspace / "leaked.txt").write_text("\n".join(SECRETS))
     told = " | ".join(SECRETS)
