@@ -73,6 +73,9 @@ class House:
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
         self.env = clean_environment(CLAUDE_CONFIG_DIR=str(folder / "claude"), TMPDIR=str(folder / "tmp"))
+        # A home of its own: what the user's shell does when it starts is neither slow nor cut short here.
+        self.env |= {"HOME": str(folder / "home"), "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))}
+        (folder / "home").mkdir()
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # it is our own copy, and compiling it in every process takes longest
         (folder / "tmp").mkdir()
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 
 SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
 LOCK_NAME = ".lock"
+ENDING_SECONDS = 20.0  # what is below a killed tool has ended by then
 NUMBERS = ".numbers"  # one byte per outcome
 
 
@@ -226,9 +228,7 @@ def _lock(folder: Path) -> int:
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StrataError("SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _take(descriptor):
         owner = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
         raise StrataError(
@@ -239,6 +239,21 @@ def _lock(folder: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _take(descriptor: int) -> bool:
+    """Whether the lock is ours now. Where its owner was killed, its tree lets go of it in a moment, as it ends."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            owner = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+            killed = owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc").exists()
+            if not killed or time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
 
 
 def bare_step(stage: str) -> Step:
