@@ -103,8 +103,8 @@ class House:
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def json(self, tool: str, *args: str, stdin: bytes | None = None, **env: str) -> Ran:
-        return self.run(tool, *args, "--output-format", "json", stdin=stdin, **env)
+    def json(self, tool: str, *args: str, stdin: bytes | None = None, timeout: float = 120, **env: str) -> Ran:
+        return self.run(tool, *args, "--output-format", "json", stdin=stdin, timeout=timeout, **env)
 
     @contextmanager
     def start(self, tool: str, *args: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import config, files, schemas
-from lib.contract import HOUSE, Json, StrataError, nearest
+from lib.contract import CORE, HOUSE, Json, StrataError, nearest
 from lib.task import Output
 
 PROMPTS = HOUSE / "prompts"
+LAYERS = {"executors": 1, "orchestrators": 2, "coordinators": 3}
 # The built-in tools of the agent CLI. It drops a name it does not know without a word, so we do not send it one.
 KNOWN_TOOLS = [
     "Agent",
@@ -69,6 +70,7 @@ class Agent:
     scope: tuple[str, ...] = ()
     permission_mode: str = "dontAsk"
     max_turns: int | None = None
+    calls: str = ""  # in agent mode: the layer below, whose tools are all it may call
     sandbox: str = "prefer"
     domains: tuple[str, ...] = ()  # what its shell may reach from inside the sandbox
     env: tuple[str, ...] = ()  # variables it gets besides the usual ones
@@ -131,6 +133,9 @@ def load(name: str) -> Agent:
 def _agent(file: Path, data: Json, system_prompt: str, document: config.Document) -> Agent:
     strata: Json = data.get("strata", {})
     rules = split_rules(data.get("tools", ""))
+    calls = strata.get("calls", "")
+    if calls and rules != ("Bash",):
+        raise document.error(["tools"], "an agent that calls tools has Bash, and nothing else", "tools: Bash")
     disallowed = split_rules(data.get("disallowedTools", ""))
     for key, listed in (("tools", rules), ("disallowedTools", disallowed)):
         _at(document, [key], lambda listed=listed: check_tools(listed, "the agent CLI"))
@@ -157,7 +162,7 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         file=file,
         description=data["description"],
         system_prompt=system_prompt,
-        tools=rules,
+        tools=tuple(f"Bash(uv run {tool}:*)" for tool in tools_of(LAYERS[calls])) if calls else rules,
         disallowed=disallowed,
         tier=strata.get("tier") or words.get(data.get("model", ""), "medium-tier"),
         actions=tuple(strata.get("actions", ())),
@@ -169,10 +174,17 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         scope=tuple(strata.get("scope", ())),
         permission_mode=data.get("permissionMode", "dontAsk"),
         max_turns=data.get("maxTurns"),
+        calls=strata.get("calls", ""),
         sandbox=strata.get("sandbox", "prefer"),
         domains=tuple(strata.get("domains", ())),
         env=tuple(strata.get("env", ())),
     )
+
+
+def tools_of(layer: int) -> list[Path]:
+    """The tools of a layer, by what each says of itself."""
+    said = re.compile(rf"^TOOL = Tool\([^)]*?layer={layer}\b", re.M)
+    return [path for path in sorted(CORE.glob("*.py")) if said.search(path.read_text(encoding="utf-8"))]
 
 
 def _at(document: config.Document, path: list[Any], check: Callable[[], object]) -> None:

@@ -29,6 +29,14 @@ DRIVER_VARIABLE = "AGENTIC_DRIVER"
 LAYER_NAMES = {0: "spawn", 1: "exec", 2: "orch", 3: "coord", 4: "campaign"}
 
 
+class AlreadyDone(Exception):  # noqa: N818 - good news
+    """There is nothing to do for this tool; here is what it would have said."""
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document.get("status"))
+        self.document = document
+
+
 @dataclass(frozen=True)
 class Tool:
     name: str
@@ -200,6 +208,8 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
             call = _read_call(tool, parser)
             observability.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
             document = main(call)
+    except AlreadyDone as done:
+        document = done.document
     except StrataError as error:
         document = error_document(tool, error)
     except OSError as error:
@@ -225,6 +235,10 @@ def error_document(tool: Tool, error: StrataError) -> Json:
 
 def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
     words = sys.argv[1:]
+    if tool.layer == 1 and "--of" in words:
+        from lib import agent_mode  # only for what an agent calls in the place of an orchestrator
+
+        words = agent_mode.expand(tool.name, words)
     options = parser.parse_args(resuming.recall(tool.name, words) if tool.layer in (2, 3) else words)
     current_grant = grant.inherited()
     cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths

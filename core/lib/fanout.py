@@ -11,6 +11,7 @@ from typing import TypeVar
 from lib.contract import StrataError
 
 Result = TypeVar("Result")
+LISTEN_SECONDS = 0.5
 
 
 def check_graph(after: Mapping[str, Sequence[str]], what: str) -> None:
@@ -73,7 +74,8 @@ def run(
                 ready += sorted(sorter.get_ready(), key=rank.__getitem__)
             if not running:
                 break
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            # Not for ever: a signal that comes between two instructions of a wait without end is not heard until it ends.
+            done, _ = wait(running, timeout=LISTEN_SECONDS, return_when=FIRST_COMPLETED)
             for future in done:
                 key = running.pop(future)
                 results[key] = future.result()

@@ -158,6 +158,7 @@ class Coordinator:
         files.write_json(params, run.params | {name: self._input(text) for name, text in run.inputs.items()})
         flags = ["--params", str(params), "--phase", self.phase.folder, "--run-name", run.name, *extra]
         flags += ["--modifier", run.modifier] if run.modifier else []
+        flags += ["--mode", run.mode] if run.mode != "tool" else []
         flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
         for path in self.call.options.extra_context:
             flags += ["--extra-context", str(Path(path).absolute())]

@@ -18,6 +18,7 @@ class Run:
     params: dict[str, Any] = field(default_factory=dict[str, Any])
     inputs: dict[str, str] = field(default_factory=dict[str, str])  # parameter → PHASE.RUN.OUTPUT
     depends_on: tuple[str, ...] = ()
+    mode: str = "tool"  # agent: an agent sequences its stages
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,7 @@ class _Reader:
             params=spec.get("params", {}),
             inputs=spec.get("inputs", {}),
             depends_on=tuple(spec.get("depends_on", ())),
+            mode=spec.get("mode", "tool"),
         )
         self.orchestrations.setdefault(phase, {})[run.name] = orchestration
         return run

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import again, agents, checks, cli, explain, files
+from lib import again, agent_mode, agents, checks, cli, explain, files
 from lib.cli import Call
 from lib.contract import Json, StrataError, nearest, usage
 from lib.depth import MINIMUM_STACK
@@ -25,6 +25,8 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
     add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
     if stages:
         add("--from", metavar="STAGE", dest="start_from", help="do this stage (or STAGE/ITEM) and those behind it again")
+    if stages:
+        add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent sequences the stages (costs one depth)")
     add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
@@ -36,7 +38,8 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
 def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic: str) -> Json:
     """Runs the stages and returns the stage manifest."""
     # The seed's minimum leaves an executor room to heal; below an agent the warning at 1 level left applies instead.
-    call.depth.require(MINIMUM_STACK[2] if call.depth.current == 0 else 1)
+    by_agent = call.options.mode == "agent"
+    call.depth.require(MINIMUM_STACK[2] + by_agent if call.depth.current == 0 else 1 + by_agent)
     values = read_params(orchestration, params, call.cwd)
     require_checks(call, orchestration)
     for flag in ("phase", "run_name"):
@@ -54,7 +57,7 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
         again.mark(call.session.folder, chosen)
     walk = Walk(call, orchestration, values, step)
     walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))
-    return walk.go()
+    return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
 
 
 def require_checks(call: Call, orchestration: Orchestration) -> None:

@@ -125,7 +125,15 @@ def _wait(stage: Stage, retries_done: int) -> None:
             raise Interrupted()
 
 
-def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> Json:
+def command(call: Call, stage: Stage, order: Order, finished: Finished) -> list[str]:
+    """The command line for one more attempt, for whoever is to call it. It is the next try, whoever made those before."""
+    tries = _tries(call, order, finished)
+    left = 1 + stage.retry_max - len(tries)
+    kind = "first" if not tries else ("retry" if left > 0 else "rerun")
+    return _command(call, stage, order, kind, tries[-1].get("error") if tries else None, call.cwd)
+
+
+def _command(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> list[str]:
     folder = call.session.folder / order.step.folder
     number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
     task_file = folder / f"task-{number}.json"
@@ -148,10 +156,16 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         files.write_atomic(lesson, f"An earlier attempt at this failed with {last.get('code')}: {last.get('message')}\n")
         flags += ["--extra-context", str(lesson)]
     words = [order.agent] if order.agent else [*order.args, *([order.task.target] if order.task.target else [])]
+    return [*flags, *(["--", *words] if words else [])]
+
+
+def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> Json:
     tool = order.worker.tool or "agent.py"
+    number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
+    arguments = _command(call, stage, order, kind, last, cwd)
     try:
         # The executor keeps the clock of each attempt, and each check its own: a second one here would end what is parked.
-        reply = call.call(tool, [*flags, *(["--", *words] if words else [])])
+        reply = call.call(tool, arguments)
     except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
         problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
         reply = process.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})

@@ -95,18 +95,20 @@ TRIES = {
 }
 
 
-@pytest.mark.parametrize("what", TRIES)
-def test_what_an_agent_was_not_given_is_refused_and_the_outcome_says_so(house: House, model, tmp_path: Path, what: str) -> None:
+def test_what_an_agent_was_not_given_is_refused_and_the_outcome_says_so(house: House, model, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     helper(house, "Write, Read")
-    block = json.loads(
-        json.dumps(TRIES[what]).replace("{outside}", str(tmp_path / "outside")).replace("{cwd}", str(house.workspace))
-    )
-    model(turns(say(block), say("DONE: it worked")))
+    text = json.dumps(list(TRIES.values())).replace("{outside}", str(tmp_path / "outside")).replace("{cwd}", str(house.workspace))
+    blocks: list[dict[str, Any]] = json.loads(text)
+
+    def script(request: Request) -> Reply:
+        return say(blocks[request.turn]) if request.turn < len(blocks) else say("DONE: it worked")
+
+    model(script)
     ran = house.json("agent", "helper", "DO")
     assert not list(tmp_path.rglob("made"))
     denials = outcome(house)["denials"]
-    assert [d["tool_name"] for d in denials] == [block["name"]], ran.stdout
+    assert sorted(d["tool_name"] for d in denials) == sorted(b["name"] for b in blocks), ran.stdout
     assert ran.document["denials"] == denials
 
 
