@@ -19,7 +19,6 @@ from lib import (
     campaigns,
     checkpoints,
     cli,
-    depth,
     explain,
     forecast,
     people,
@@ -78,7 +77,8 @@ def main(call: Call) -> Json:
     asked = read_again(call, chosen)
     if call.options.explain:
         return explained(call, chosen, asked)
-    call.depth.require(depth.MINIMUM_STACK[4] - 1 if call.depth.current == 0 else 1)
+    needed = chosen.depth_needed(call.options.mode)
+    call.depth.require(needed if call.depth.current == 0 else needed - 1)
     if call.options.detach:
         folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, chosen.name)
         return background.detach("campaign", sys.argv[1:], folder)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from lib import again, cli, explain, files, phases, plan, plan_file
@@ -39,7 +40,8 @@ def main(call: Call) -> Json:
     handed_down = call.options.plan.endswith(".json")
     if not handed_down:
         phases.settle(call, chosen, 3)
-    call.depth.require(2 if call.depth.current == 0 else 1)
+    needed = replace(chosen, phases=(phase,)).depth_needed(call.options.mode) if call.options.mode == "agent" else 2
+    call.depth.require(needed if call.depth.current == 0 else needed - 1)
     asked = again.from_run(phase, call.options.start_from) if call.options.start_from else None
     if call.options.explain:
         call.look_at_session()

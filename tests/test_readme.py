@@ -22,10 +22,10 @@ def test_the_tree_names_every_tool_and_folder_and_nothing_else() -> None:
 
 
 def test_each_tool_is_described_by_its_layer() -> None:
-    from lib import process
+    from lib import calling
 
     for name, layer in re.findall(r"^  (\w+\.py)\s+layer (\d)", TREE, re.M):
-        assert process.layer_of(CORE / name) == int(layer), name
+        assert calling.layer_of(CORE / name) == int(layer), name
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("uv run core/")])

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import depth, files, orchestrator_file, steps
+from lib import plan as plan_records
+from lib.calling import ToolResult
 from lib.cli import DRIVER_VARIABLE, AlreadyDone, Call, Tool
 from lib.contract import CORE, ExitCode, Json, StrataError, usage
 from lib.finished import Finished
@@ -21,7 +23,7 @@ from lib.manifest import StageResult
 from lib.observability import get_trace_id
 from lib.orchestration import Orchestration, Stage
 from lib.order import Order
-from lib.process import ToolResult
+from lib.plan import Phase, Plan
 from lib.session import SESSION_VARIABLE, Session, Step
 from lib.stages import NEVER_ABSORBED, Walk
 from lib.steps import last_word
@@ -31,6 +33,9 @@ MODES = ("tool", "agent")
 AGENT_STAGE = "00-agent"
 TIMEOUT_SECONDS = 4 * 3600.0  # it waits for everything below it
 RUN_FILE = "run.json"
+PHASE_FILE = "phase.json"
+NOTHING_TO_DO = ToolResult(ExitCode.SUCCESS, {"note": "there was nothing left to do"})
+KEPT = ("model", "max_wait", "fixtures", "accept_drift", "inherit_settings")
 
 
 class Missing(Exception):  # noqa: N818 - not an error: what the walk has come to
@@ -92,10 +97,9 @@ def keep_run(call: Call, home: Path, orchestration: Orchestration, params: dict[
         "params": params,
         "step": str(base),
         "cwd": str(call.cwd),
-        "model": options.model,
+        **{name: getattr(options, name, None) for name in KEPT},
         "checks": str(Path(options.checks).absolute()) if options.checks else None,
         "extra_context": [str(Path(p).absolute()) for p in options.extra_context],
-        "max_wait": options.max_wait,
     }
     files.write_json(home / RUN_FILE, document)
 
@@ -165,7 +169,101 @@ def ended_early(
     return walk.tell(result)
 
 
+def keep_phase(call: Call, folder: Path, plan: Plan, phase: Phase) -> None:
+    options = call.options
+    document: Json = {
+        "plan": plan.document(),
+        "phase": phase.name,
+        "cwd": str(call.cwd),
+        **{name: getattr(options, name, None) for name in KEPT},
+        "extra_context": [str(Path(p).absolute()) for p in options.extra_context],
+    }
+    files.write_json(folder / PHASE_FILE, document)
+
+
+def not_done(reply: ToolResult, code: str, what: str, left: list[str]) -> ToolResult:
+    """What an agent left undone: by how it ended itself where that says it, otherwise a failure of its own."""
+    if reply.exit_code in NEVER_ABSORBED or reply.exit_code == ExitCode.TIMEOUT:
+        return reply
+    claimed = str(reply.document.get("note") or (reply.error or {}).get("message") or "nothing")
+    message = f"the agent ended before {what} was done ({', '.join(left[:5]) or 'it has not run'}); it said: {claimed[:300]}"
+    error = {"code": code, "message": message, "hint": "run it again, or in tool mode"}
+    return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error})
+
+
 # The side of the tools an agent calls
+
+
+def expand_upper(tool: str, words: list[str]) -> list[str]:
+    """The same above the executors: `--of PHASE/RUN` for an orchestrator, `--of PHASE` for the sentinel and a coordinator."""
+    from lib import phases  # which imports this module for its own agent mode
+
+    if len(words) not in (2, 4) or words[0] != "--of" or (words[2:] and words[2] != "--output-format"):
+        usage("--of stands alone, in front", "the rest is known")
+    folder, _, name = words[1].partition("/")
+    session = Path(os.environ.get(SESSION_VARIABLE) or "/nonexistent")
+    if tool == "coordinator":
+        return _coordinator_command(session, folder)
+    path = files.inside(session, f"phases/{folder}", "--of") / PHASE_FILE
+    if not path.is_file():
+        raise StrataError("NO_RUN", f"--of {words[1]}: no agent coordinates that phase", "start coordinator.py --mode agent")
+    known = files.read_json(path)
+    whole = plan_records.read(known["plan"])
+    phase = whole.phase(known["phase"])
+    call = _call_from(known, 3, "coordinator", phase.folder)
+    coordinator = phases.Coordinator(call, whole, phase)
+    done = {r.name for r in phase.runs if _ended_well(session / "phases" / phase.folder / r.name / "manifest.json")}
+    if tool == "sentinel":
+        _require_order(tuple(r.name for r in phase.runs), done, "verification")
+        return [*call.child_flags(), *coordinator.sentinel_command()]
+    run = next((r for r in phase.runs if r.name == name), None)
+    if not run or tool != "orchestrator":
+        usage(f"--of {words[1]}: the phase has {', '.join(r.name for r in phase.runs)}", "orchestrator.py --of PHASE/RUN")
+    _require_order(run.depends_on, done, run.name)
+    return [*call.child_flags(), *coordinator.command(run, [])]
+
+
+def _coordinator_command(session: Path, folder: str) -> list[str]:
+    path = session / "effective-config.json"
+    known = files.read_json(path) if path.is_file() else {}
+    phases = {p["folder"]: p for p in known.get("plan", {}).get("phases", [])}
+    if folder not in phases:
+        raise StrataError("NO_RUN", f"--of {folder}: no agent runs a campaign with that phase", f"phases: {', '.join(phases)}")
+    phase = phases[folder]
+    names = {p["name"]: p["folder"] for p in phases.values()}
+    done = {n for n, f in names.items() if _ended_well(session / "phases" / f / "report.json")}
+    _require_order(tuple(phase["depends_on"]), done, phase["name"])
+    call = _call_from(known["settings"] | {"extra_context": []}, 4, "campaign", known["plan"]["name"])
+    keep = ["--keep-failed"] if phase["rollback"] else []
+    return [*call.child_flags(), "--phase", phase["name"], "--mode", phase["mode"], *keep, str(path)]
+
+
+def _ended_well(path: Path) -> bool:
+    return path.is_file() and files.read_json(path).get("exit_code") in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
+
+
+def _require_order(before: tuple[str, ...], done: set[str], what: str) -> None:
+    missing = [name for name in before if name not in done]
+    if missing:
+        raise StrataError("OUT_OF_ORDER", f"{what} cannot run yet: {', '.join(missing)} comes first", "do that first")
+
+
+def _call_from(known: Json, layer: int, tool: str, label: str) -> Call:
+    """The view of the tool an agent stands for, from what that tool wrote down."""
+    session = os.environ.get(SESSION_VARIABLE)
+    options = argparse.Namespace(**{name: known.get(name) for name in (*KEPT, "checks")}, answer=[], mode="agent")
+    options.extra_context = known["extra_context"]
+    return Call(
+        tool=Tool(tool, layer, "", ""),
+        options=options,
+        depth=depth.from_environment(layer, None, None),
+        driver=os.environ.get(DRIVER_VARIABLE, "live"),
+        cwd=Path(known["cwd"]),
+        label=label,
+        trace_id=get_trace_id() or "",
+        grant=None,
+        _session=Session(Path(session or ""), None),
+    )
 
 
 def expand(tool: str, words: list[str]) -> list[str]:
@@ -197,21 +295,7 @@ def _call_of(home: str) -> tuple[Call, Json]:
     if not folder or not (folder / RUN_FILE).is_file():
         raise StrataError("NO_RUN", f"--of {home}: no agent runs an orchestrator there", "start orchestrator.py --mode agent")
     run = files.read_json(folder / RUN_FILE)
-    options = argparse.Namespace(
-        model=run["model"], checks=run["checks"], extra_context=run["extra_context"], max_wait=run["max_wait"], answer=[]
-    )
-    call = Call(
-        tool=Tool("orchestrator", 2, "", ""),
-        options=options,
-        depth=depth.from_environment(2, None, None),
-        driver=os.environ.get(DRIVER_VARIABLE, "live"),
-        cwd=Path(run["cwd"]),
-        label=Step.parse(run["step"]).slug,
-        trace_id=get_trace_id() or "",
-        grant=None,
-        _session=Session(Path(session or ""), None),
-    )
-    return call, run
+    return _call_from(run, 2, "orchestrator", Step.parse(run["step"]).slug), run
 
 
 def order_matters(call: Call, orchestration: Orchestration, run: Json, stage: Stage, stands: Json | Missing) -> None:

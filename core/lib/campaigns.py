@@ -9,12 +9,12 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import approvals, checkpoints, fanout, files, ledger, people, phases, refinements, report, resuming
+from lib import agent_mode, approvals, checkpoints, explain, fanout, files, ledger, people, phases, refinements, report, resuming
+from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, command, usage
+from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, command, usage
 from lib.findings import worst
 from lib.plan import Phase, Plan
-from lib.process import ToolResult
 from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
 
@@ -93,6 +93,8 @@ class Campaign:
             self.results.clear()
 
     def walk(self) -> None:
+        if self.call.options.mode == "agent":
+            return self.by_agent()
         if self.only:
             return self.walk_only(next(p for p in self.plan.phases if self.only in (p.name, p.folder)))
         fanout.run(
@@ -103,6 +105,34 @@ class Campaign:
             blocked=self.blocked,
             go_on=lambda r: r.exit_code not in NEVER_ABSORBED or "waiting" in r.document,
         )
+
+    def by_agent(self) -> None:
+        """An agent calls the coordinators; how each phase stands is read from the files afterwards."""
+        listed: Json = {}
+        for phase in self.plan.phases:
+            after = f" (after {', '.join(phase.depends_on)})" if phase.depends_on else ""
+            listed[phase.name] = f"uv run {CORE}/coordinator.py --of {phase.folder}{after}"
+        done = explain.all_done(self.call, self.plan, self.plan.phases)
+        base = Step("", "campaign")
+        reply = (
+            agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "campaign-controller", base, self.plan.name, listed)
+        )
+        for phase in self.plan.phases:
+            cause = next((d for d in phase.depends_on if self.results[d].exit_code not in DONE), None)
+            if cause:
+                self.blocked(phase.name, cause)
+                continue
+            result = self.ask(phase, "before") or self.from_files(phase, reply)
+            self.settle(phase, (self.ask(phase, "after") if result.exit_code in DONE else None) or result)
+
+    def from_files(self, phase: Phase, reply: ToolResult) -> ToolResult:
+        path = self.call.session.folder / "phases" / phase.folder / "report.json"
+        known = files.read_json(path) if path.exists() else {}
+        left = [step for run in phase.runs for step in explain.unfinished(self.call, self.plan, phase, run)]
+        code = known.get("exit_code")
+        if code is None or (code in DONE and left):
+            return agent_mode.not_done(reply, "PHASE_NOT_DONE", f"the phase {phase.name}", left)
+        return ToolResult(ExitCode(code), known)
 
     def walk_only(self, phase: Phase) -> None:
         """One phase; the others stand as they ended."""
@@ -162,7 +192,7 @@ class Campaign:
         )
 
     def flags(self, phase: Phase, resolutions: list[Path]) -> list[str]:
-        flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else [])]
+        flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else []), "--mode", phase.mode]
         given = [*(Path(p).absolute() for p in self.call.options.extra_context), *self.resolutions, *resolutions]
         for path in given:
             flags += ["--extra-context", str(path)]

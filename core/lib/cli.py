@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lib import calling, grant, keeper, nursery, observability, printing, process, resuming, signals
 from lib import depth as depths
-from lib import grant, keeper, nursery, observability, printing, process, resuming, signals
 from lib.config import CHECKED_VARIABLE
 from lib.contract import HOUSE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.redact import redact
@@ -131,8 +131,8 @@ class Call:
 
     def call(
         self, tool: str, arguments: Sequence[str], *, env: dict[str, str] | None = None, **options: Any
-    ) -> process.ToolResult:
-        return process.call_tool(
+    ) -> calling.ToolResult:
+        return calling.call_tool(
             self.tool.layer,
             tool,
             [*self.child_flags(), *arguments],
@@ -235,10 +235,10 @@ def error_document(tool: Tool, error: StrataError) -> Json:
 
 def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
     words = sys.argv[1:]
-    if tool.layer == 1 and "--of" in words:
-        from lib import agent_mode  # only for what an agent calls in the place of an orchestrator
+    if tool.layer in (1, 2, 3) and "--of" in words:
+        from lib import agent_mode  # only for what is called by an agent that stands for a tool
 
-        words = agent_mode.expand(tool.name, words)
+        words = agent_mode.expand(tool.name, words) if tool.layer == 1 else agent_mode.expand_upper(tool.name, words)
     options = parser.parse_args(resuming.recall(tool.name, words) if tool.layer in (2, 3) else words)
     current_grant = grant.inherited()
     cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from lib import checks, cli, files, grant, healing, schemas, scope, verify
 from lib.agents import Agent
+from lib.calling import ToolResult
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
-from lib.process import ToolResult
 from lib.session import Step, bare_step
 from lib.task import Output, Task, compose
 from lib.verify import Verdict

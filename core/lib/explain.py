@@ -140,9 +140,7 @@ class Look(Walk):
                 self.say(stage, HALT, error.message)
                 halted = f"{stage.name} cannot run"
                 continue
-            self.results[stage.name] = result
-            self.orders.outputs[stage.name] = result.outputs
-            self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
+            self.note(stage, result)
             if back_to:
                 position = stages.index(self.orchestration.stage(back_to))
             elif result.exit_code == ExitCode.HUMAN_INPUT:
@@ -320,6 +318,19 @@ def _run(said: Explanation, whole: Plan, phase: Phase, run: Run, halted: str, re
             return f"{run.name} cannot run"
         values = params
     return Look(said, chosen, values, base, unknown).explain(halted)
+
+
+def all_done(call: Call, whole: Plan, phases: tuple[Phase, ...]) -> bool:
+    """Whether nothing is left to do: then no agent need be asked to do it."""
+    return all(line["does"] == SKIP for line in plan(Explanation(call, {}), whole, phases).lines)
+
+
+def unfinished(call: Call, whole: Plan, phase: Phase, run: Run) -> list[str]:
+    """The steps of a run that would not be skipped, by their names."""
+    call.options.checks = whole.checks_file or None
+    said = Explanation(call, {})
+    _run(said, whole, phase, run, "", set())
+    return [line["step"] for line in said.lines if line["does"] != SKIP]
 
 
 def _verification(said: Explanation, whole: Plan, phase: Phase, halted: str, news: bool) -> None:

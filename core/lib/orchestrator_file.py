@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, config, fanout, process, schemas
+from lib import agents, calling, config, fanout, schemas
 from lib.config import Document
 from lib.contract import Json, StrataError, nearest, usage
 from lib.orchestration import (
@@ -288,10 +288,10 @@ class _Reader:
 
     def _tool(self, at: list[Any], name: str) -> None:
         try:
-            script = process.find_tool(name)
+            script = calling.find_tool(name)
         except StrataError as error:
             raise self._error(at, error.message, error.hint) from None
-        if process.layer_of(script) != 1:
+        if calling.layer_of(script) != 1:
             raise self._error(at, f"{name} is not an executor (layer 1)", "a stage calls layer 1 only")
 
     def _output(self, at: list[Any], output: Output) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, files, process, schemas
+from lib import agents, calling, checks, files, schemas
 from lib.cli import Call
 from lib.orchestration import Worker
 from lib.session import Step
@@ -41,7 +41,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
     told = [path.read_text(encoding="utf-8").replace(str(call.session.folder), "") for path in order.context]
     parts: dict[str, Any] = {
         "who does it": order.agent or worker.tool,
-        "the code of its tool": "" if order.agent else files.sha256(process.find_tool(worker.tool)),
+        "the code of its tool": "" if order.agent else files.sha256(calling.find_tool(worker.tool)),
         "the definition of its checks": files.sha256(Path(call.options.checks or checks.DEFAULT_FILE)) if judges else "",
         "its arguments": order.args,
         "its action": task.action,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from lib import files, process
 from lib.approvals import Asked, Decision, read_answer
+from lib.calling import ToolResult
 from lib.contract import Interrupted, Json, StrataError
 from lib.plan import Phase
-from lib.process import ToolResult
 
 
 def at_a_terminal() -> bool:

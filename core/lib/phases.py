@@ -6,16 +6,31 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import checkpoints, cli, depth, fanout, files, orchestrator_file, outputs, refinements, report, trees, verification
+from lib import (
+    agent_mode,
+    checkpoints,
+    cli,
+    depth,
+    explain,
+    fanout,
+    files,
+    orchestrator_file,
+    outputs,
+    refinements,
+    report,
+    trees,
+    verification,
+)
 from lib.approvals import Approvals
+from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Json, StrataError, usage
+from lib.contract import CORE, STATUS, ExitCode, Json, StrataError, usage
 from lib.plan import Phase, Plan, Run
-from lib.process import ToolResult
 from lib.session import Step, now
 from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
 
 FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
+GOOD = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.HUMAN_INPUT)  # it goes on from where it is: nothing is to be undone
 
 
@@ -23,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
+    add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent takes the place of this tool (costs one depth)")
     add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
     add("--from", metavar="STEP", dest="start_from", help=FROM_HELP)
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
@@ -74,14 +90,7 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
     if call.options.roll_back:
         return coordinator.only_roll_back()
     coordinator.begin()
-    results = fanout.run(
-        {r.name: r.depends_on for r in phase.runs},
-        phase.cap,
-        lambda name: coordinator.orchestrate(next(r for r in phase.runs if r.name == name)),
-        succeeded=lambda r: r.exit_code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS),
-        blocked=_blocked,
-        go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
-    )
+    results = coordinator.by_agent() if call.options.mode == "agent" else coordinator.by_dependency()
     code = _together([r.exit_code for r in results.values()])
     grade = ""
     if code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
@@ -105,6 +114,19 @@ def _escalated(reply: ToolResult) -> ToolResult:
     return ToolResult(code, reply.document | {"exit_code": int(code), "status": STATUS[code]})
 
 
+def _absolute(manifest: Json, session: Path) -> Json:
+    """A manifest as a tool prints it: on disk its paths are relative to the session."""
+    stages: list[Json] = []
+    for stage in manifest.get("stages", []):
+        items = [_placed(item, session) for item in stage.get("items", [])]
+        stages.append(_placed(stage, session) | ({"items": items} if items else {}))
+    return manifest | {"stages": stages}
+
+
+def _placed(entry: Json, session: Path) -> Json:
+    return entry | ({"artifact": str(session / entry["artifact"])} if entry.get("artifact") else {})
+
+
 def _blocked(name: str, cause: str) -> ToolResult:
     error = {"code": "BLOCKED", "message": f"{cause} did not succeed"}
     return ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
@@ -126,6 +148,59 @@ class Coordinator:
         self.replies: dict[str, ToolResult] = {}
         self.sentinel: Json = {}
         self.rolled_back: Json = {}
+
+    def by_dependency(self) -> dict[str, ToolResult]:
+        return fanout.run(
+            {r.name: r.depends_on for r in self.phase.runs},
+            self.phase.cap,
+            lambda name: self.orchestrate(next(r for r in self.phase.runs if r.name == name)),
+            succeeded=lambda r: r.exit_code in GOOD,
+            blocked=_blocked,
+            go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
+        )
+
+    # Agent mode: what the agent called is on disk; what it says is not looked at
+
+    def by_agent(self) -> dict[str, ToolResult]:
+        agent_mode.keep_phase(self.call, self.folder, self.plan, self.phase)
+        listed: Json = {}
+        for run in self.phase.runs:
+            after = f" (after {', '.join(run.depends_on)})" if run.depends_on else ""
+            listed[run.name] = f"uv run {CORE}/orchestrator.py --of {self.phase.folder}/{run.name}{after}"
+        if self.phase.checks:
+            listed["verification"] = f"uv run {CORE}/sentinel.py --of {self.phase.folder} (when all of them have ended well)"
+        base = Step(self.phase.folder, "coordinator")
+        done = explain.all_done(self.call, self.plan, (self.phase,))
+        reply = (
+            agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "phase-coordinator", base, self.phase.name, listed)
+        )
+        self.replies = {run.name: self.from_files(run, reply) for run in self.phase.runs}
+        return self.replies
+
+    def from_files(self, run: Run, reply: ToolResult) -> ToolResult:
+        """How a run stands, whatever the agent says of it."""
+        path = self.folder / run.name / "manifest.json"
+        known = files.read_json(path) if path.exists() else {}
+        left = explain.unfinished(self.call, self.plan, self.phase, run)
+        if known.get("exit_code") in GOOD and not left:
+            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
+        if known.get("exit_code") and known["exit_code"] not in GOOD:
+            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
+        return agent_mode.not_done(reply, "RUN_NOT_DONE", f"the run {run.name}", left)
+
+    def verified(self) -> tuple[ExitCode, str]:
+        """What the sentinel left: the agent had to call it, and nothing but its own evidence counts."""
+        terms = verification.Terms.of_phase(self.plan, self.phase, self.call.cwd)
+        look = verification.Verification(self.call, terms, Step(self.phase.folder, "sentinel"))
+        why, state = look.stale(), look.state()
+        if not why:
+            return ExitCode.SUCCESS, str(state["grade"])
+        if state["ended"] and state["grade"] == "FAIL":
+            self.sentinel = {"error": {"code": "NOT_VERIFIED", "message": "verification did not pass", "hint": str(look.home)}}
+            return ExitCode.NEEDS_REFINEMENT, "FAIL"
+        message = f"the agent ended without verification: {why}"
+        self.sentinel = {"error": {"code": "VERIFICATION_NOT_RUN", "message": message, "hint": "run it again, or in tool mode"}}
+        return ExitCode.FAILURE, "FAIL"
 
     def orchestrate(self, run: Run) -> ToolResult:
         """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
@@ -154,6 +229,9 @@ class Coordinator:
         checkpoints.write(self.call, self.folder, "runs", completed, pending)
 
     def _call(self, run: Run, extra: list[str]) -> ToolResult:
+        return self.call.call("orchestrator.py", self.command(run, extra))
+
+    def command(self, run: Run, extra: list[str]) -> list[str]:
         params = self.folder / run.name / "params.json"
         files.write_json(params, run.params | {name: self._input(text) for name, text in run.inputs.items()})
         flags = ["--params", str(params), "--phase", self.phase.folder, "--run-name", run.name, *extra]
@@ -164,7 +242,7 @@ class Coordinator:
             flags += ["--extra-context", str(Path(path).absolute())]
         for answer in self._answers(run):
             flags += ["--answer", answer]
-        return self.call.call("orchestrator.py", [*flags, run.orchestrator])
+        return [*flags, run.orchestrator]
 
     def _answers(self, run: Run) -> list[str]:
         """Of what a person answered, what this run asks. A stage is named alone, or as RUN.STAGE where two runs ask the same."""
@@ -189,8 +267,15 @@ class Coordinator:
         """Whether what the phase produced holds: checks that Python runs, through the sentinel."""
         if not self.phase.checks:
             return ExitCode.SUCCESS, "UNVERIFIABLE"
-        phase = self.phase
+        if self.call.options.mode == "agent":
+            return self.verified()
         checkpoints.say_state(self.call.session.folder, "VERIFY")
+        reply = self.call.call("sentinel.py", self.sentinel_command())
+        self.sentinel = reply.document
+        return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+
+    def sentinel_command(self) -> list[str]:
+        phase = self.phase
         flags = ["--phase", phase.folder, *(["--audit"] if phase.audit else []), *([] if phase.fix else ["--no-fix"])]
         flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
         for glob in phase.protect:
@@ -200,9 +285,7 @@ class Coordinator:
         for path in self.call.options.extra_context:
             flags += ["--extra-context", str(Path(path).absolute())]
         flags += ["--request", verification.request(phase, self.call.cwd)]
-        reply = self.call.call("sentinel.py", [*flags, "--", *phase.checks])
-        self.sentinel = reply.document
-        return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+        return [*flags, "--", *phase.checks]
 
     # Rollback
 

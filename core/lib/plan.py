@@ -47,6 +47,7 @@ class Phase:
     rollback: bool = False
     checkpoint: Checkpoint | None = None
     budget: dict[str, float] = field(default_factory=dict[str, float])
+    mode: str = "tool"  # agent: an agent coordinates its runs
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ class Plan:
 
     def document(self) -> Json:
         return asdict(self)
+
+    def depth_needed(self, mode: str = "tool") -> int:
+        """The seed's table: two levels for an executor that can heal itself, one for every layer that is an agent, and in agent
+        mode one more where a verification may ask agents."""
+        layers = [(p.mode == "agent") + max(r.mode == "agent" for r in p.runs) for p in self.phases]
+        above = max(layers) + (mode == "agent")
+        return 2 + above + (above > 0 and any(p.checks and (p.fix or p.audit) for p in self.phases))
 
     def phase(self, name: str) -> Phase:
         return next(p for p in self.phases if p.name == name)

@@ -135,6 +135,7 @@ class _Reader:
             rollback=self._rollback(at, spec),
             checkpoint=self._checkpoint(at, spec),
             budget=spec.get("budget", {}),
+            mode=spec.get("mode", "tool"),
         )
 
     def _rollback(self, at: list[Any], spec: Json) -> bool:

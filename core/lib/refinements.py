@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files
+from lib.calling import ToolResult
 from lib.cli import Call
 from lib.contract import ExitCode, Json
-from lib.process import ToolResult
 from lib.session import Step
 
 EVALUATOR = "refinement-evaluator"

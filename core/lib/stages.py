@@ -55,9 +55,7 @@ class Walk:
                 self.results[stage.name] = StageResult(stage.name, error.exit_code, "failed", error=error.document())
                 self.tell(self.results[stage.name])
                 raise
-            self.results[stage.name] = result
-            self.orders.outputs[stage.name] = result.outputs
-            self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
+            self.note(stage, result)
             if back_to:
                 position = stages.index(self.orchestration.stage(back_to))
             elif result.exit_code == ExitCode.SUCCESS or result.open:
@@ -65,6 +63,12 @@ class Walk:
             else:
                 return self.tell(result)
         return self.tell()
+
+    def note(self, stage: Stage, result: StageResult) -> None:
+        """What later stages are made from."""
+        self.results[stage.name] = result
+        self.orders.outputs[stage.name] = result.outputs
+        self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
 
     def tell(self, stopped_by: StageResult | None = None, running: bool = False) -> Json:
         names = [s.name for s in self.orchestration.stages]

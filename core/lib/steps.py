@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import files, observability, process, signals
+from lib import calling, files, observability, process, signals
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json
 from lib.finished import Finished, changes
@@ -168,7 +168,7 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         reply = call.call(tool, arguments)
     except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
         problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
-        reply = process.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
+        reply = calling.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
     document = _without_empty_claims(tool, reply.document, order)
     if "verdict" in document:
         listed: list[Json] = document.get("outputs") or []

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from lib import agents, checks, config, files, ledger, orchestrator_file, plan, plan_file, process, signals
+from lib import agents, calling, checks, config, files, ledger, orchestrator_file, plan, plan_file, process, signals
 from lib.contract import STATUS, StrataError
 from lib.session import Attempt, Step
 from lib.task import Task
@@ -256,7 +256,7 @@ def test_a_name_from_outside_is_one_plain_folder(text: str) -> None:
 @example(stdout=b"[" * 100_000, code=0)
 @example(stdout=b'{"exit_code": NaN}', code=0)
 def test_what_a_child_says_is_believed_only_when_it_agrees(stdout: bytes, code: int) -> None:
-    result = process.believe("x.py", process.Finished(code, stdout, ""))
+    result = calling.believe("x.py", process.Finished(code, stdout, ""))
     assert result.exit_code in STATUS
     if result.exit_code == 0:
         assert code == 0
@@ -285,9 +285,9 @@ def test_a_child_that_floods_or_babbles_costs_no_memory_and_no_time(tmp_path: Pa
     code = f"""
 import json, os, resource, sys
 sys.path.insert(0, {str(CORE)!r})
-from lib import process
+from lib import calling, process
 done = process.run([sys.executable, {str(script)!r}], env=dict(os.environ))
-result = process.believe("child.py", done)
+result = calling.believe("child.py", done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(json.dumps([int(result.exit_code), peak, result.document.get("error", {{}}).get("code")]))
 """

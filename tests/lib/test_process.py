@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from lib import process
+from lib import calling, process
 from lib.contract import ExitCode, StrataError
 from support import CORE, alive, wait_for
 
@@ -145,7 +145,7 @@ cli.run(Tool("trial", 1, "", ""), lambda parser: None, main)
     ],
 )
 def test_a_code_is_believed_only_if_the_document_agrees(exit_code: int, stdout: str, believed: int, reason: str) -> None:
-    result = process.believe("x.py", process.Finished(exit_code, stdout.encode(), "the tail"))
+    result = calling.believe("x.py", process.Finished(exit_code, stdout.encode(), "the tail"))
     assert result.exit_code == believed
     if reason:
         assert result.error
@@ -170,10 +170,10 @@ def test_a_code_is_believed_only_if_the_document_agrees(exit_code: int, stdout: 
 )
 def test_a_tool_calls_only_the_layer_below(caller: int, tool: str, judgement: bool, allowed: bool) -> None:
     if allowed:
-        process.check_layer(caller, CORE / tool, judgement)
+        calling.check_layer(caller, CORE / tool, judgement)
     else:
         with pytest.raises(StrataError, match="may not call"):
-            process.check_layer(caller, CORE / tool, judgement)
+            calling.check_layer(caller, CORE / tool, judgement)
 
 
 def test_a_child_with_another_block_is_started_through_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_a_child_with_another_block_is_started_through_uv(monkeypatch: pytest.Mo
     other.write_text("# /// script\n# dependencies = []\n# ///\n")
     monkeypatch.setenv("UV", "/some/uv")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(CORE / "spawn.py"), raising=False)
-    assert process.tool_argv(CORE / "agent.py") == [sys.executable, str(CORE / "agent.py")]
-    assert process.tool_argv(other)[:2] == ["/some/uv", "run"]
+    assert calling.tool_argv(CORE / "agent.py") == [sys.executable, str(CORE / "agent.py")]
+    assert calling.tool_argv(other)[:2] == ["/some/uv", "run"]
 
 
 def test_every_layer_waits_longer_than_the_one_below() -> None:

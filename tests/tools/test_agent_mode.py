@@ -202,3 +202,87 @@ def test_a_tool_mode_campaign_may_have_one_orchestrator_in_agent_mode(trial: Hou
     ran = trial.json("campaign", str(trial.folder / "plan.yaml"), "--session-dir", str(trial.folder / "s"), timeout=300)
     assert (ran.code, ran.document["grade"]) == (0, "PASS"), ran.stderr[-3000:]
     assert Path(trial.folder / "s/phases/phase-01-one/trial/manifest.json").exists()
+
+
+# The whole stack: an agent for the campaign, one for the coordinator, one for the orchestrator, one for each executor
+
+STACK = """version: 1
+name: stack
+max_depth: 7
+phases:
+  - name: one
+    mode: agent
+    run: [{orchestrator: trial, mode: agent}]
+    verify: {checks: [artifacts], fix: false}
+"""
+
+
+def listed(request: Request, name: str) -> dict[str, Any]:
+    found = re.search(rf"^- {name}: (uv run \S+ --of \S+)", request.prompt, re.M)
+    assert found, request.prompt
+    return tool("Bash", command=found[1])
+
+
+def caller(*names: str, end: str = "DONE: all of it") -> Script:
+    return lambda r: say(listed(r, names[r.turn])) if r.turn < len(names) else say(end)
+
+
+def stack(house: House, model: Callable[[Script], Any], *flags: str, **scripts: Script) -> Ran:
+    (house.folder / "plan.yaml").write_text(STACK)
+    known: dict[str, Script] = {
+        "campaign__controller": caller("one"),
+        "phase__coordinator": caller("trial", "verification"),
+        "stage__sequencer": sequencer(*WHOLE),
+        "maker": maker,
+        "critic": critic(),
+        **scripts,
+    }
+    house.scripted = model(by_agent(**known))  # type: ignore[attr-defined]
+    plan = str(house.folder / "plan.yaml")
+    return house.json("campaign", plan, "--mode", "agent", "--session-dir", str(house.folder / "s"), *flags, timeout=400)
+
+
+def test_a_campaign_of_agents_all_the_way_down(trial: House, model) -> None:
+    ran = stack(trial, model)
+    assert (ran.code, ran.document["grade"]) == (0, "PASS"), ran.stderr[-4000:]
+    outcomes = [json.loads(p.read_text()) for p in (trial.folder / "s").glob("**/attempt-*/outcome.json")]
+    depths = {(o["agent"], o["depth"]) for o in outcomes if o.get("agent")}
+    assert depths == {("campaign-controller", 1), ("phase-coordinator", 2), ("stage-sequencer", 3), ("maker", 4), ("critic", 4)}
+    again = trial.json("campaign", "--resume", str(trial.folder / "s"))
+    assert again.code == 0
+    assert len(list((trial.folder / "s").glob("**/attempt-*/outcome.json"))) == len(outcomes), (
+        "in tool mode all of it is finished"
+    )
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_a_stack_that_does_not_fit_is_refused_before_the_start(trial: House, model, depth: int) -> None:
+    ran = stack(trial, model, "--max-depth", str(depth))
+    assert (ran.code, ran.error["code"]) == (2, "DEPTH_EXCEEDED")
+    assert "5 levels" in ran.error["message"], "one for each agent layer, two for an executor that can heal"
+    assert not trial.scripted.requests  # type: ignore[attr-defined]
+
+
+def test_a_coordinator_that_leaves_verification_out_is_found_out(trial: House, model) -> None:
+    (trial.folder / "plan.yaml").write_text(STACK.replace("orchestrator: trial, mode: agent", "orchestrator: trial"))
+    model(by_agent(phase__coordinator=caller("trial", end="DONE: verified, PASS"), maker=maker, critic=critic()))
+    flags = ("--mode", "agent", "--session-dir", str(trial.folder / "s"))
+    ran = trial.json("coordinator", str(trial.folder / "plan.yaml"), *flags, timeout=300)
+    assert (ran.code, ran.error["code"]) == (1, "VERIFICATION_NOT_RUN"), ran.stdout
+    assert ran.document["sentinel_grade"] == "FAIL"
+
+
+def test_a_coordinator_that_verifies_before_the_work_is_told_so(trial: House, model) -> None:
+    (trial.folder / "plan.yaml").write_text(STACK)
+    scripted = model(by_agent(phase__coordinator=caller("verification", end="DONE: PASS")))
+    flags = ("--mode", "agent", "--session-dir", str(trial.folder / "s"))
+    ran = trial.json("coordinator", str(trial.folder / "plan.yaml"), *flags, timeout=300)
+    assert (ran.code, ran.error["code"]) == (1, "RUN_NOT_DONE"), ran.stdout
+    assert "OUT_OF_ORDER" in scripted.requests[-1].heard
+
+
+def test_a_campaign_that_only_claims_its_phases_is_no_success(trial: House, model) -> None:
+    ran = stack(trial, model, campaign__controller=caller(end="DONE: every phase passed"))
+    assert ran.code == 3
+    assert ran.document["grade"] == "FAIL"
+    assert "every phase passed" in ran.document["phases"][0]["error"]

@@ -357,9 +357,9 @@ def test_a_no_can_be_taken_back(trial: House) -> None:
 
 
 def test_what_a_person_was_asked_by_the_evaluator_is_in_the_escalation(trial: House) -> None:
+    from lib.calling import ToolResult
     from lib.people import escalation
     from lib.plan import Phase, Run
-    from lib.process import ToolResult
 
     reply = ToolResult(
         ExitCode.NEEDS_ESCALATION, {"status": "x", "error": {"code": "C", "message": "m", "question": "Red or blue?"}}

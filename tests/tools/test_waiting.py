@@ -168,7 +168,7 @@ def test_every_tool_has_a_heartbeat_and_a_silent_child_is_stopped(house: House) 
     beats = [e["layer"] for e in ran.events if e.get("event") == "heartbeat"]
     assert set(beats) == {"orch"}, "each layer speaks for those below it"
     assert len(beats) >= 3
-    shorter(house, "process", SILENT_SECONDS=2)
+    shorter(house, "calling", SILENT_SECONDS=2)
     freeze = "def work(task, out, call):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
     house.tool("slow", freeze)
     ran = house.json("orchestrator", "trial", "--session-dir", str(house.folder / "t"))
