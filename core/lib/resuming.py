@@ -69,9 +69,10 @@ def require_tool(effective: Json, session: Path, tool: str) -> None:
 
 
 def keep(session: Path, tool: str, driver: str, words: list[str]) -> None:
-    """What was asked, so that --resume need not be told again."""
+    """What was asked last, so that --resume need not be told again. A session of another tool keeps its own."""
     path = session / EFFECTIVE
-    if not path.exists():
+    resumed = any(w.partition("=")[0] == "--resume" for w in words)
+    if not path.exists() or (not resumed and files.read_json(path).get("tool") == tool):
         kept = [*_without(words, _ONCE), "--driver", driver]
         files.write_json(path, {"tool": tool, "command": kept, "folder": str(Path.cwd())})
 

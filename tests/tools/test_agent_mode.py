@@ -114,6 +114,7 @@ def test_a_claim_without_the_work_is_found_out(trial: House, model, steps: tuple
     assert done == ([] if stage == "make" else ["make", "look"])
 
 
+@pytest.mark.long
 def test_a_step_that_is_finished_is_not_done_twice(trial: House, model) -> None:
     ran = run(trial, model, sequencer(("make", ""), ("make", ""), *WHOLE[1:]))
     assert ran.code == 0, ran.stderr[-2000:]

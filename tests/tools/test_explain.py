@@ -229,6 +229,17 @@ def test_an_orchestrator_goes_on_as_it_was_started_from_anywhere(trial: House, t
     assert made["inputs"] == {"word": "two words"}
 
 
+def test_what_was_asked_last_is_what_is_resumed(trial: House) -> None:
+    session = str(trial.folder / "s")
+    assert trial.json("orchestrator", "chain", "--param", "word=one", "--session-dir", session).code == 0
+    plan(trial, first="fail")
+    assert trial.json("orchestrator", "chain", "--param", "word=two", "--session-dir", session).code == 1
+    plan(trial, first="ok")
+    assert trial.json("orchestrator", "--resume", session).code == 0
+    made = json.loads((Path(session) / "artifacts/chain/01-first/made.json").read_text())
+    assert made["inputs"] == {"word": "two"}
+
+
 def test_a_phase_goes_on_as_it_was_started(trial: House, tmp_path: Path) -> None:
     plan(trial, second="fail fail ok")
     session = str(trial.folder / "s")

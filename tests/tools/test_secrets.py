@@ -97,7 +97,10 @@ def tree(folder: Path) -> set[str]:
     return {str(p) for p in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("what", NAMES)
+OFTEN = ("traversal", "absolute", "a newline", "right to left", "300 characters", "reserved")
+
+
+@pytest.mark.parametrize("what", [w if w in OFTEN else pytest.param(w, marks=pytest.mark.long) for w in NAMES])
 def test_a_name_from_outside_stays_inside_the_session(house: House, what: str, tmp_path: Path) -> None:
     name = NAMES[what]
     house.tool("worker", TOOL)

@@ -202,7 +202,16 @@ def with_a_liar(
 MINE = "import greet\n\n\ndef test_mine() -> None:\n    assert greet.greet('') == 'Hello, stranger!'\n"
 
 
-@pytest.mark.parametrize("lie", LIES)
+OFTEN = (
+    "claims done and changes nothing",
+    "edits the test",
+    "adds a conftest",
+    "puts a module in the place of pytest",
+    "deletes the test",
+)
+
+
+@pytest.mark.parametrize("lie", [lie if lie in OFTEN else pytest.param(lie, marks=pytest.mark.long) for lie in LIES])
 def test_a_fix_that_lies_never_turns_a_fail_into_a_pass(house: House, lie: str) -> None:
     project(house)
     told = LIES[lie]
