@@ -214,6 +214,9 @@ def test_a_loop_that_was_taken_is_explained_and_can_be_done_again(trial: House) 
     ran = trial.json("orchestrator", "--resume", session, "--from", "make")
     assert ran.code == 0, ran.stderr
     assert log(trial)[4:] == ["make", "look"], "the loop is not taken again unless it is asked for again"
+    home = Path(session) / "loop"
+    assert (home / "stages/01-make/round-1/attempt-2/outcome.json").exists(), "it began at the beginning"
+    assert list(home.glob("loops/before-*/redo-1.json")), "and the loop of before is set aside, not lost"
 
 
 def test_an_orchestrator_goes_on_as_it_was_started_from_anywhere(trial: House, tmp_path: Path) -> None:
