@@ -68,6 +68,14 @@ def test_nothing_of_a_recorded_run_holds_a_secret(house: House, model) -> None:
     assert not [s for s in SECRETS if s in ran.stdout + ran.stderr]
 
 
+def test_what_a_tool_prints_holds_none_either(house: House, model) -> None:
+    model(lambda r: say(f"It is {' | '.join(SECRETS)}"))
+    ran = house.json("spawn", "--prompt", "x", **IN_ENVIRONMENT)
+    assert ran.code == 0
+    assert "[redacted]" in ran.document["result"]
+    assert not [s for s in SECRETS if s in ran.stdout or json.dumps(s)[1:-1] in ran.stdout]
+
+
 NAMES = {
     "traversal": "../../../escape",
     "absolute": "/tmp/strata-escape",
