@@ -123,6 +123,8 @@ def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
         usage("--from and --only are two different things", "give one of them")
     if (options.start_from or options.only) and not options.resume:
         usage("--from and --only do finished work again", "add --resume SESSION")
+    if options.only and options.mode == "agent":
+        usage("--only is for tool mode", "an agent takes all phases, or leave out --mode agent")
     if options.only:
         return again.only_phase(chosen, options.only)
     return again.from_step(chosen, options.start_from) if options.start_from else None

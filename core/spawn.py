@@ -272,11 +272,13 @@ def ask_patiently(call: Call, request: Request, step: session.Step, ordinal: int
     """The answer, after as many rate limits as it takes to get one and `--max-wait` allows. A session that had got somewhere
     is gone on with."""
     parking = Parking(call)
+    denials: list[Json] = []
     while True:
         answer = ask(call, request, step, ordinal, roots)
+        denials += [d for d in answer.denials if d not in denials]
         wait = parking.seconds(answer)
         if not wait:
-            return answer
+            return dataclasses.replace(answer, denials=denials)
         parking.park(wait, answer)
         if answer.turns > 1 and answer.agent_session_id:
             request = dataclasses.replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)

@@ -6,7 +6,6 @@ that is cut short is gone on with by an ordinary resume.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from lib.contract import nearest, usage
 from lib.finished import AGAIN
 from lib.orchestration import Orchestration
 from lib.plan import Phase, Plan
-from lib.session import Step
+from lib.session import Step, every_attempt
 
 Chosen = Callable[[Step], bool]
 
@@ -85,11 +84,9 @@ def _in_phase(phase: Phase, text: str) -> Chosen:
 def voided(session: Path, chosen: Chosen) -> dict[str, int]:
     """The chosen steps that have been tried, each with its last attempt."""
     found: dict[str, int] = {}
-    for folder in session.glob("**/stages/**/attempt-*"):
-        number = re.fullmatch(r"attempt-(\d+)", folder.name)
-        step = Step.of_folder(folder.parent.relative_to(session)) if number else None
-        if number and step and chosen(step):
-            found[str(step)] = max(found.get(str(step), 0), int(number[1]))
+    for step, folder in every_attempt(session):
+        if chosen(step):
+            found[str(step)] = max(found.get(str(step), 0), int(folder.name.removeprefix("attempt-")))
     return found
 
 
@@ -99,10 +96,11 @@ def mark(session: Path, chosen: Chosen) -> int:
     path = session / AGAIN
     known: dict[str, int] = files.read_json(path) if path.exists() else {}
     files.write_json(path, known | found)
-    for record in sorted(session.glob("**/loops/*.json")):
-        if led_over(
-            files.read_json(record)["rounds"], found, Step.of_folder(record.parent.parent.relative_to(session) / "stages/x")
-        ):
+    homes = {str(step.home): step for step, _ in every_attempt(session)}
+    for home, step in homes.items():
+        for record in sorted((session / home / "loops").glob("*.json")):
+            if not led_over(files.read_json(record)["rounds"], found, step):
+                continue
             aside = record.parent / f"before-{sum(found.values())}"
             aside.mkdir(exist_ok=True)
             for part in (record.with_suffix(".md"), record):

@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
-from lib import depth, files, orchestrator_file, steps
+from lib import depth, fanout, files, orchestrator_file, steps
 from lib import plan as plan_records
 from lib.calling import ToolResult
 from lib.cli import DRIVER_VARIABLE, AlreadyDone, Call, Tool
@@ -57,6 +57,7 @@ class Standing(Walk):
             return routed
         known = {o.key: last_word(self.call, stage, o, self.finished) for o in orders}
         after = {o.key: self.orders.waits_for(stage, o) for o in orders}
+        fanout.check_graph(after, stage.name)
         ready = [o for o in orders if not known[o.key] and all((r := known[d]) and r.ok for d in after[o.key])]
         done = [r for r in known.values() if r]
         stuck = stage.foreach and stage.on_item_failure == "abort" and any(not r.ok for r in done)

@@ -15,7 +15,7 @@ from typing import Any
 from lib import files, outputs, schemas
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.plan import Phase, Plan
-from lib.session import now
+from lib.session import every_outcome, now
 
 EVERY = "*"
 
@@ -61,8 +61,8 @@ class Approvals:
     def _work(self, phase: Phase) -> list[Any]:
         """What a phase has come to: everything its finished steps produced or changed."""
         found: list[Any] = []
-        for path in sorted((self.session / "phases" / phase.folder).glob("**/attempt-*/outcome.json")):
-            outcome = files.read_json(path)
+        for ended in every_outcome(self.session, phase.folder):
+            outcome = ended.outcome
             if outcome.get("verdict") in ("done", "needs_revision") and "judged" not in outcome:
                 entries: list[Json] = [*outcome.get("outputs", []), *(outcome.get("artifacts") or [])]
                 found.append([[e.get("in") or e.get("root"), e["path"], e.get("sha256", "")] for e in entries])

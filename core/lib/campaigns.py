@@ -112,22 +112,26 @@ class Campaign:
         for phase in self.plan.phases:
             after = f" (after {', '.join(phase.depends_on)})" if phase.depends_on else ""
             listed[phase.name] = f"uv run {CORE}/coordinator.py --of {phase.folder}{after}"
-        done = explain.all_done(self.call, self.plan, self.plan.phases)
-        base = Step("", "campaign")
-        reply = (
-            agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "campaign-controller", base, self.plan.name, listed)
-        )
+        done = {p.name for p in self.plan.phases if explain.all_done(self.call, self.plan, (p,))}
+        reports = {p.name: self.report_of(p) for p in self.plan.phases}
+        reply = agent_mode.NOTHING_TO_DO
+        if len(done) < len(self.plan.phases):
+            reply = agent_mode.ask(self.call, "campaign-controller", Step("", "campaign"), self.plan.name, listed)
         for phase in self.plan.phases:
             cause = next((d for d in phase.depends_on if self.results[d].exit_code not in DONE), None)
             if cause:
                 self.blocked(phase.name, cause)
                 continue
-            result = self.ask(phase, "before") or self.from_files(phase, reply)
+            known = self.report_of(phase)
+            spoke = phase.name in done or known != reports[phase.name]  # verified already, or in this run
+            result = self.ask(phase, "before") or self.from_files(phase, known if spoke else {}, reply)
             self.settle(phase, (self.ask(phase, "after") if result.exit_code in DONE else None) or result)
 
-    def from_files(self, phase: Phase, reply: ToolResult) -> ToolResult:
+    def report_of(self, phase: Phase) -> Json:
         path = self.call.session.folder / "phases" / phase.folder / "report.json"
-        known = files.read_json(path) if path.exists() else {}
+        return files.read_json(path) if path.exists() else {}
+
+    def from_files(self, phase: Phase, known: Json, reply: ToolResult) -> ToolResult:
         left = [step for run in phase.runs for step in explain.unfinished(self.call, self.plan, phase, run)]
         code = known.get("exit_code")
         if code is None or (code in DONE and left):
@@ -137,8 +141,7 @@ class Campaign:
     def walk_only(self, phase: Phase) -> None:
         """One phase; the others stand as they ended."""
         for other in self.plan.phases:
-            path = self.call.session.folder / "phases" / other.folder / "report.json"
-            known = files.read_json(path) if path.exists() else {}
+            known = self.report_of(other)
             if other != phase and known.get("exit_code") is not None:
                 self.results[other.name] = ToolResult(ExitCode(known["exit_code"]), known)
         missing = [d for d in phase.depends_on if d not in self.results or self.results[d].exit_code not in DONE]

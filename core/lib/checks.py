@@ -16,7 +16,7 @@ from lib import config, environment, files, process
 from lib.contract import Json, StrataError
 from lib.observability import Timer
 from lib.redact import redact
-from lib.session import now
+from lib.session import every_writer, now
 
 DEFAULT_FILE = config.CONFIG / "checks.yaml"
 # A command that is not an agent has no use for the agents' login.
@@ -130,15 +130,13 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     """Holds every output of a phase against the hash its attempt recorded. A phase that produced nothing proves nothing."""
     wrong: list[str] = []
     seen: dict[tuple[str, str], str] = {}
-    outcomes = [files.read_json(path) for path in (session / "phases" / phase).glob("**/attempt-*/outcome.json")]
-    for outcome in sorted(outcomes, key=lambda o: str(o.get("finished_at", ""))):
-        if outcome.get("verdict") in ("done", "needs_revision"):
-            for entry in outcome.get("outputs", []):
-                seen[entry["in"], entry["path"]] = entry["sha256"]
-            changes: list[Json] = outcome.get("artifacts") or []
-            for change in changes:  # a later writer, a fix among them, has the last word
-                if (change["root"], change["path"]) in seen:
-                    seen[change["root"], change["path"]] = change.get("sha256", "")
+    for outcome in every_writer(session, phase):
+        for entry in outcome.get("outputs", []):
+            seen[entry["in"], entry["path"]] = entry["sha256"]
+        changes: list[Json] = outcome.get("artifacts") or []
+        for change in changes:  # a later writer, a fix or a merge among them, has the last word
+            if (change["root"], change["path"]) in seen:
+                seen[change["root"], change["path"]] = change.get("sha256", "")
     for (place, name), sha in seen.items():
         found = (session if place == "session" else cwd) / name
         if files.fingerprint(found) != sha:
@@ -219,12 +217,10 @@ def git_state(cwd: Path) -> Json:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(
-                ["git", "--no-optional-locks", "-C", str(cwd), *words], capture_output=True, text=True, timeout=60, check=False
-            )
+            done = process.ask(["git", "--no-optional-locks", "-C", str(cwd), *words], timeout_seconds=60)
         except (OSError, subprocess.TimeoutExpired):
             return None  # no git here: the record then says so with a null
-        return done.stdout.strip() if done.returncode == 0 else None
+        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
     status = git("status", "--porcelain")
     return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(status) if status is not None else None}

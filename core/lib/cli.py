@@ -246,6 +246,8 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
         usage(f"--cwd {options.cwd}: there is no such folder")
     if options.cwd:
         grant.check(current_grant, folders=(cwd,))
+    if current_grant and not keeper.leased and "--of" not in sys.argv and "Bash" not in current_grant.tools:
+        _check_files(current_grant, options)
     inherited = os.environ.get(DRIVER_VARIABLE)
     if inherited is not None and inherited not in DRIVERS:
         raise StrataError("BAD_ENVIRONMENT", f"{DRIVER_VARIABLE} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
@@ -373,6 +375,15 @@ def keyword(pairs: Sequence[str], flag: str) -> dict[str, str]:
             usage(f"{flag} takes name=value, not {pair!r}")
         table[name] = value
     return table
+
+
+def _check_files(given: grant.Grant, options: argparse.Namespace) -> None:
+    """An agent that has no free shell itself names no commands, and only files it may read."""
+    if getattr(options, "checks", None):
+        raise StrataError("WIDENING_REFUSED", "an agent without a free shell named checks of its own", "leave out --checks")
+    named = [*getattr(options, "extra_context", ())]
+    named += [n for n in (getattr(options, flag, None) for flag in ("prompt_file", "system_prompt", "schema")) if n and n != "-"]
+    grant.check(given, folders=tuple(Path(n).absolute() for n in named))
 
 
 def read_text(path: str, what: str) -> str:

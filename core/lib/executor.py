@@ -83,13 +83,14 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     session = ""  # the agent session to go on with: an interrupted one, or where a heal is cheaper that way
     cut_short = healing.interrupted(call, step, task)
     while True:
-        with Try.begin(call, task, step, "heal" if tries else task.kind, agent) as this:
+        with Try.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:
             if cut_short:
                 told, session = healing.go_on(cut_short, this.attempt.out)
                 context, cut_short = [told], None
                 call.report("continuing", {"agent_session_id": session})
             reply = _ask(this, agent, context, reads, tries, session)
             if session and (reply.error or {}).get("code") == "UNKNOWN_AGENT_SESSION":
+                this.take_back()
                 reply = _ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
             work = _judge(this, agent, chosen, reply)
             tries += 1

@@ -6,6 +6,7 @@ not known yet: what is made from that would run too, unless it turns out the sam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -188,18 +189,19 @@ class Look(Walk):
         """Of which stage or parameter the value is not known yet, if this stage is made from one."""
         if stage.name == self.sent_back:
             return "it was sent back"
-        sources = {f"param.{name}" for name in self.unknown if name.startswith("param.")} & self.texts(stage)
+        sources = self.params_of(stage) & self.unknown
         for worker in (stage.worker, *stage.members.values()):
             sources |= set(self.orders.sources(worker)) & self.unknown
         items = Reference.parse(stage.foreach.items) if stage.foreach else None
         sources |= {items.head} & self.unknown if items else set()
         return f"it uses what {', '.join(sorted(sources))} will make" if sources else ""
 
-    def texts(self, stage: Stage) -> set[str]:
+    def params_of(self, stage: Stage) -> set[str]:
+        """The parameters a stage is made from, as `param.name`."""
         workers = (stage.worker, *stage.members.values())
         named = [t for w in workers for t in (*w.inputs.values(), w.target, *w.args)]
         named += [stage.foreach.items] if stage.foreach else []
-        return {name for name in self.unknown if any(name in text for text in named)}
+        return {found for text in named for found in re.findall(r"param\.[A-Za-z0-9_-]+", text)}
 
     def not_yet(self, stage: Stage, why: str) -> None:
         if stage.members:

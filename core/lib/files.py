@@ -16,6 +16,7 @@ from typing import Any
 from lib.contract import Json, StrataError
 from lib.redact import redact
 
+_BEGUN = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\.\d+")  # as `write_atomic` names what it has not finished
 REDACT_AT_MOST = 16 * 1024 * 1024
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 # What other names become, or mean something else in a session or on some file system.
@@ -56,7 +57,7 @@ def sweep(folder: Path) -> None:
     """Removes what writers that were killed had begun. Only for who knows that no writer is left."""
     for place, _, names in os.walk(folder):
         for name in names:
-            if name.startswith(".") and ".tmp." in name:
+            if _BEGUN.fullmatch(name):
                 Path(place, name).unlink(missing_ok=True)
 
 

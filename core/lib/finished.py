@@ -9,9 +9,8 @@ from typing import cast
 from lib import agents, config, files, snapshot
 from lib.contract import ExitCode, Json, StrataError
 from lib.order import Order
-from lib.session import Attempt, Session, Step
+from lib.session import MERGED, Attempt, Session, Step, every_writer
 
-MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
 AGAIN = "again.json"  # which steps a person asked for again
 
 
@@ -47,9 +46,9 @@ class Finished:
         if "artifacts" not in outcome and outcome.get("number", 0) <= self._put_back_at(step.phase):
             return None, "the folder was put back since"  # what it did there is not known, and may have been undone
         why = self._another_agent(outcome, tier)
-        if not why and outcome.get("isolation"):
+        if not why and outcome.get("isolation") and self._merged(step).get("attempt") != attempt.number:
             why = self._isolated(step, attempt)
-            if not why and self._merged(step).get("attempt") != attempt.number:
+            if not why:
                 return outcome, f"attempt {attempt.number} finished it; it has still to be merged"
         why = why or self._damage(outcome)
         return (None, why) if why else (outcome, f"attempt {attempt.number} finished it")
@@ -58,9 +57,9 @@ class Finished:
         """Why what a step did in its worktree is of no use."""
         path = self.session.folder / step.folder / "worktree.json"
         known = files.read_json(path) if path.exists() else {}
-        if known.get("conflict") and known.get("attempt") == attempt.number:
-            return f"its changes conflicted with others: {', '.join(known['conflict'][:3])}"
-        return "" if known.get("work") else "what it did in its worktree was not kept"
+        if not known.get("work") or attempt.number < known["attempt"]:  # a later worktree has been opened since
+            return "what it did in its worktree was not merged, or not kept"
+        return f"its changes conflicted with others: {', '.join(known['conflict'][:3])}" if known.get("conflict") else ""
 
     def _merged(self, step: Step) -> Json:
         path = self.session.folder / step.folder / MERGED
@@ -137,16 +136,8 @@ class Finished:
     @cached_property
     def _latest(self) -> dict[str, tuple[str, str]]:
         """For each file of the workspace: the hash its latest finished writer recorded ("" where it deleted it), and who."""
-        writers: list[tuple[int, Json]] = []
-        for path in self.session.folder.glob("**/attempt-*/outcome.json"):
-            outcome = files.read_json(path)
-            if outcome.get("verdict") in ("done", "needs_revision"):
-                writers.append((outcome.get("number", 0), outcome))
-        for path in self.session.folder.glob(f"**/stages/**/{MERGED}"):
-            merged = files.read_json(path)
-            writers.append((merged["number"], merged))
         latest: dict[str, tuple[str, str]] = {}
-        for _, outcome in sorted(writers, key=lambda pair: pair[0]):
+        for outcome in every_writer(self.session.folder):
             step = outcome.get("step", "")
             for change in changes(outcome):
                 if change["root"] == "workspace":

@@ -11,6 +11,7 @@ from lib.healing import SELF_HEAL_MAX
 from lib.orchestration import Orchestration, Stage
 from lib.orders import read_params
 from lib.plan import Phase, Plan, Run
+from lib.session import every_attempt
 from lib.verification import MAX_CYCLES
 
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")
@@ -128,12 +129,10 @@ def spent(sessions: list[Path]) -> dict[str, float]:
     """What a session of each agent, and of each stage, cost on average. Replayed costs count: somebody paid them once."""
     seen: dict[str, list[float]] = {}
     for session in sessions:
-        for path in session.glob("**/stages/**/attempt-*/meta.json"):
-            meta = files.read_json(path)
-            cost = meta["answer"]["cost_usd"]
+        for step, folder in every_attempt(session):
+            meta = files.read_json(folder / "meta.json") if (folder / "meta.json").exists() else {}
+            cost = meta.get("answer", {}).get("cost_usd")
             if isinstance(cost, int | float):
-                parts = path.relative_to(session).parts
-                stage = parts[parts.index("stages") + 1].partition("-")[2]
-                for name in {meta["agent"], stage}:
+                for name in {meta["agent"], step.stage.partition("-")[2]}:
                     seen.setdefault(name, []).append(float(cost))
     return {name: sum(costs) / len(costs) for name, costs in seen.items()}

@@ -59,8 +59,8 @@ def worth_continuing(work: Work) -> str:
 def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
     """The last attempt at this very work, if it was cut short in the middle of an agent session that can be gone on with."""
     attempts = call.session.attempts(step)
-    if not attempts or attempts[-1].outcome or call.driver != "live":
-        return None
+    if not attempts or attempts[-1].outcome or call.driver != "live" or task.isolation:
+        return None  # a worktree begins anew: what it had done there is not there any more
     asked = call.session.folder / step.folder / f"task-{attempts[-1].number}.json"
     same = asked.exists() and task.fingerprint and files.read_json(asked).get("fingerprint") == task.fingerprint
     return attempts[-1] if same and (attempts[-1].folder / AGENT_SESSION).exists() else None

@@ -137,10 +137,15 @@ def end_descendants(ask_seconds: float = 0.0) -> list[int]:
     return sorted(ended)
 
 
+leased = False  # whether a tool started this one: a person and an agent give no lease
+
+
 def watch_lease(on_end: Callable[[], None]) -> None:
     """Calls `on_end` from a thread when the parent that gave us a lease is gone (the pipe reads end of file)."""
+    global leased
     text = os.environ.pop(LEASE_VARIABLE, "")
-    if not text.isdigit():
+    leased = text.isdigit()
+    if not leased:
         return
     descriptor = int(text)
 

@@ -12,6 +12,7 @@ from lib.approvals import Asked, Decision, read_answer
 from lib.calling import ToolResult
 from lib.contract import Interrupted, Json, StrataError
 from lib.plan import Phase
+from lib.session import every_outcome
 
 
 def at_a_terminal() -> bool:
@@ -98,9 +99,8 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
 
 
 def _tried(session: Path, phase: Phase) -> list[str]:
-    folder = session / "phases" / phase.folder
-    outcomes = [(p.parent.relative_to(session), files.read_json(p)) for p in folder.glob("**/attempt-*/outcome.json")]
-    failed = sorted((o for o in outcomes if o[1].get("exit_code")), key=lambda o: o[1].get("finished_at", ""))
+    ended = [(e.folder.relative_to(session), e.outcome) for e in every_outcome(session, phase.folder)]
+    failed = [pair for pair in ended if pair[1].get("exit_code")]
     lines: list[str] = []
     for place, outcome in failed[-8:]:
         error: Json = outcome.get("error") or {}

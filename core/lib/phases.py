@@ -369,13 +369,11 @@ class Coordinator:
 
     @property
     def tree(self) -> trees.Tree:
-        session = self.call.session.folder
-        beside = session.parent  # other sessions are no part of the work either
-        return trees.Tree(self.call.cwd, beside if beside.is_relative_to(self.call.cwd) and beside != self.call.cwd else session)
+        return trees.of_workspace(self.call.cwd, self.call.session.folder)
 
     @property
     def refs(self) -> str:
-        return f"refs/strata/{files.slug(self.call.session.folder.name)}-{self.call.trace_id[:8]}/{self.phase.folder}"
+        return f"{trees.ref_home(self.call.session.folder, self.call.trace_id)}/{self.phase.folder}"
 
     def report(self, code: ExitCode | None, grade: str) -> Json:
         """The seed's phase report. Before the end it says so, and can be taken for nothing else."""

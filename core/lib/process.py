@@ -278,6 +278,33 @@ def _follow(
     return Finished(child.wait(), bytes(stdout), "\n".join(lines.tail), timed_out, silent)
 
 
+def ask(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """A short question to a program we trust, git above all. It is known as ours: ending the orphans of a step that failed at
+    the same time, in another thread, does not end it."""
+    with _starting:
+        child = subprocess.Popen(
+            list(argv), cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        _own_children.add(child.pid)
+    try:
+        out, err = child.communicate(stdin, timeout_seconds)
+    except BaseException:  # whatever it was, a stop included: it does not run on behind us
+        child.kill()
+        child.communicate()
+        raise
+    finally:
+        with _starting:
+            _own_children.discard(child.pid)
+    return subprocess.CompletedProcess(argv, child.returncode, out, err)
+
+
 def run_command(argv: Sequence[str], **options: object) -> Finished:
     """Runs a program that is not a tool, under a keeper, so that nothing it starts can outlive us."""
     return run(kept(argv), **options)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from typing import Any
 
 from lib import files, signals
 from lib.contract import Json
+from lib.session import every_attempt
 
 Rows = list[list[str]]
 
@@ -21,7 +22,8 @@ def text(session: Path) -> str:
     manifest = _read(session / "manifest.json")
     phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
     reports = [_read(folder / "report.json") for folder in phases]
-    outcomes = [_read(p) | {"at": str(p.parent.relative_to(session))} for p in sorted(session.glob("**/attempt-*/outcome.json"))]
+    ended = [folder for _, folder in every_attempt(session) if (folder / "outcome.json").exists()]
+    outcomes = [_read(folder / "outcome.json") | {"at": str(folder.relative_to(session))} for folder in ended]
     lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(manifest, reports, outcomes), ""]
     lines += _asked(session)
     error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 import sys
 
-from lib.contract import CORE, Json, StrataError
+from lib import process
+from lib.contract import Json, StrataError
 
 MODES = ("require", "prefer", "off")
 
@@ -21,7 +22,7 @@ def available() -> str:
     bwrap = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net", "--unshare-pid", "true"]
     for tried in (bwrap, ["socat", "-V"]):
         try:
-            done = subprocess.run(tried, capture_output=True, timeout=20, check=False)
+            done = process.ask(tried, timeout_seconds=20)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{tried[0]} does not work here: {error}"
         if done.returncode != 0:
@@ -41,13 +42,12 @@ def wanted(mode: str, shell: bool) -> bool:
 
 
 def settings(domains: tuple[str, ...]) -> Json:
-    """Nothing runs outside of it, and if it cannot be set up nothing runs at all. Tools of ours are let out: what they may
-    do is bounded by the grant, and the agents they start get a sandbox of their own."""
+    """Nothing runs outside of it, and if it cannot be set up nothing runs at all. Tools of ours neither: one of them runs
+    whatever a file of checks says, so an agent that is to start them says `sandbox: off`."""
     return {
         "enabled": True,
         "failIfUnavailable": True,
         "allowUnsandboxedCommands": False,
         "autoAllowBashIfSandboxed": False,
-        "excludedCommands": [f"uv run {CORE}/*"],
         "network": {"allowedDomains": list(domains)},
     }

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,8 @@ from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
 LOCK_NAME = ".lock"
 ENDING_SECONDS = 20.0  # what is below a killed tool has ended by then
+MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
+NOT_STEPS = {"workspace", "worktrees", "lost-worktrees", "artifacts"}  # folders of a session that hold work, not its record
 NUMBERS = ".numbers"  # one byte per outcome
 
 
@@ -159,8 +162,7 @@ class Session:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_size == 0:  # new, or lost: it is made again from the outcomes
-                outcomes = [files.read_json(path) for path in self.folder.glob("**/attempt-*/outcome.json")]
-                os.write(descriptor, b"." * max((int(o.get("number", 0)) for o in outcomes), default=0))
+                os.write(descriptor, b"." * max((int(e.outcome.get("number", 0)) for e in every_outcome(self.folder)), default=0))
             os.write(descriptor, b".")
             return os.fstat(descriptor).st_size
         finally:
@@ -171,6 +173,50 @@ class Session:
         resolved = path.resolve()
         root = self.folder.resolve()
         return str(resolved.relative_to(root)) if resolved.is_relative_to(root) else str(path)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt that ended, wherever in the session it stands."""
+
+    step: Step
+    folder: Path
+    outcome: Json
+
+
+def every_attempt(session: Path, phase: str = "") -> Generator[tuple[Step, Path]]:
+    """The attempts of all steps, or of one phase's. What an agent puts into a folder of its own is never taken for one."""
+    places = [f"phases/{phase}/*/stages"] if phase else ["stages", "*/stages", "phases/*/stages", "phases/*/*/stages"]
+    for pattern in places:
+        for stages in sorted(session.glob(pattern)):
+            if not set(stages.relative_to(session).parts) & NOT_STEPS:
+                for folder in _attempts_below(stages, 3):  # stage, round, item
+                    yield Step.of_folder(folder.parent.relative_to(session)), folder
+
+
+def _attempts_below(folder: Path, levels: int) -> Generator[Path]:
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if entry.is_dir(follow_symlinks=False):
+            if re.fullmatch(r"attempt-\d+", entry.name):
+                yield Path(entry.path)  # and nothing below it: that is where agents write
+            elif levels:
+                yield from _attempts_below(Path(entry.path), levels - 1)
+
+
+def every_outcome(session: Path, phase: str = "") -> list[Ended]:
+    """In the order they came, whatever the clock says."""
+    found = [(step, folder) for step, folder in every_attempt(session, phase) if (folder / "outcome.json").exists()]
+    ended = [Ended(step, folder, files.read_json(folder / "outcome.json")) for step, folder in found]
+    return sorted(ended, key=lambda e: (e.outcome.get("number", 0), str(e.folder)))
+
+
+def every_writer(session: Path, phase: str = "") -> list[Json]:
+    """Who wrote files, in the order it happened: finished attempts, and what was merged from worktrees."""
+    outcomes = every_outcome(session, phase)
+    written = [e.outcome for e in outcomes if e.outcome.get("verdict") in ("done", "needs_revision")]
+    homes = dict.fromkeys(e.folder.parent / MERGED for e in outcomes)
+    written += [files.read_json(path) for path in homes if path.exists()]
+    return sorted(written, key=lambda o: o.get("number", 0))
 
 
 def open_session(session_dir: str | None, session_base: str | None, topic: str, trace_id: str) -> Session:

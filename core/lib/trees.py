@@ -11,13 +11,12 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lib import files
+from lib import files, process
 from lib.contract import Json, StrataError
 from lib.snapshot import Snapshot
 
@@ -40,21 +39,16 @@ class Tree:
     @cached_property
     def _where(self) -> dict[str, str]:
         """To git the workspace is the whole of it: paths in the tree are relative to it."""
-        words = ["git", "-C", str(self.cwd), "rev-parse", "--absolute-git-dir"]
-        found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
-        return {"GIT_DIR": found, "GIT_WORK_TREE": str(self.cwd)}
+        found = process.ask(["git", "-C", str(self.cwd), "rev-parse", "--absolute-git-dir"])
+        if found.returncode:
+            raise StrataError("GIT_FAILED", f"{self.cwd} is in no git repository any more", "run `git status` there")
+        return {"GIT_DIR": os.fsdecode(found.stdout).strip(), "GIT_WORK_TREE": str(self.cwd)}
 
     def git(self, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> bytes:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", *words],
-            cwd=self.cwd,
-            input=stdin,
-            env={**os.environ, **_IDENTITY, **self._where, **(env or {})},
-            capture_output=True,
-            check=False,
-        )
+        env = {**os.environ, **_IDENTITY, **self._where, **(env or {})}
+        done = process.ask(["git", "--no-optional-locks", *words], cwd=self.cwd, stdin=stdin, env=env)
         if done.returncode:
-            why = done.stderr.decode("utf-8", "replace").strip()
+            why = done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}"
             raise StrataError("GIT_FAILED", f"git {words[0]} failed in {self.cwd}: {why}", "run it by hand to see more")
         return done.stdout
 
@@ -67,7 +61,7 @@ class Tree:
             self.git("update-index", "-z", "--index-info", stdin=lines, env=env)
             tree = self.git("write-tree", env=env).decode().strip()
         words = ["git", "-C", str(self.cwd), "rev-parse", "-q", "--verify", "HEAD"]
-        head = parent or subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+        head = parent or process.ask(words).stdout.decode().strip()
         return self._commit(ref, tree, what, extra, [head] if head else [])
 
     def _commit(self, ref: str, tree: str, what: str, extra: Json, parents: list[str]) -> str:
@@ -80,7 +74,7 @@ class Tree:
     def merge(self, base: str, ours: str, theirs: str, ref: str) -> tuple[str, list[str]]:
         """Two states that both follow `base`, as one commit; or the paths on which they conflict. No file is touched."""
         words = ["git", "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
-        done = subprocess.run(words, cwd=self.cwd, env={**os.environ, **self._where}, capture_output=True, check=False)
+        done = process.ask(words, cwd=self.cwd, env={**os.environ, **self._where})
         if done.returncode not in (0, 1):
             why = done.stderr.decode("utf-8", "replace").strip()
             raise StrataError("GIT_FAILED", f"git merge-tree failed: {why}", "it needs git 2.38 or later")
@@ -172,9 +166,20 @@ class Tree:
             files.write_atomic(target, content, mode if mode is not None else (0o755 if entry.mode == "100755" else 0o644))
 
 
+def of_workspace(cwd: Path, session: Path) -> Tree:
+    """The workspace without the sessions that may lie in it: this one, and those beside it."""
+    beside = session.parent
+    return Tree(cwd, beside if beside.is_relative_to(cwd) and beside != cwd else session)
+
+
+def ref_home(session: Path, trace_id: str) -> str:
+    """Below this stands all that a session keeps in the user's repository."""
+    return f"refs/strata/{files.slug(session.name)}-{trace_id[:8]}"
+
+
 def require_repository(cwd: Path, where: str) -> None:
     """Rollback and worktrees are promised only where that can be kept."""
-    done = subprocess.run(["git", "-C", str(cwd), "rev-parse", "--git-dir"], capture_output=True, check=False)
+    done = process.ask(["git", "-C", str(cwd), "rev-parse", "--git-dir"])
     if done.returncode:
         raise StrataError(
             "NO_REPOSITORY",

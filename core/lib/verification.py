@@ -22,7 +22,7 @@ from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
 from lib.order import Order, sealed
 from lib.plan import Phase, Plan
-from lib.session import Step, now
+from lib.session import Step, every_outcome, now
 from lib.stages import NEVER_ABSORBED
 from lib.steps import StepResult, judged, perform, skip
 from lib.task import Task
@@ -340,9 +340,10 @@ class Verification:
         known = checks.load(self.terms.checks_file)
         commands = [known[n].command for n in self.terms.checks if n in known]
         written: list[str] = []
-        for path in (self.home / "stages" / STAGES["write"]).glob("**/outcome.json"):
-            changes: list[dict[str, Any]] = files.read_json(path).get("artifacts") or []
-            written += [judge.literal(c["path"]) for c in changes if c["root"] == "workspace"]
+        for ended in every_outcome(self.call.session.folder, self.base.phase):
+            if ended.step.orchestrator == self.base.orchestrator and ended.step.stage == STAGES["write"]:
+                changes: list[dict[str, Any]] = ended.outcome.get("artifacts") or []
+                written += [judge.literal(c["path"]) for c in changes if c["root"] == "workspace"]
         own: tuple[str, ...] = ()
         if self.terms.checks_file.is_relative_to(self.call.cwd):
             own = (judge.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
@@ -352,10 +353,9 @@ class Verification:
     def made(self) -> set[str]:
         """Files of the workspace that the phase itself wrote: they are the work."""
         found: set[str] = set()
-        folder = self.call.session.folder / "phases" / self.base.phase
-        for path in folder.glob("**/attempt-*/outcome.json") if self.base.phase else ():
-            if self.home not in path.parents:
-                changes: list[dict[str, Any]] = files.read_json(path).get("artifacts") or []
+        for ended in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
+            if ended.step.orchestrator != self.base.orchestrator:
+                changes: list[dict[str, Any]] = ended.outcome.get("artifacts") or []
                 found |= {c["path"] for c in changes if c["root"] == "workspace"}
         return found
 

@@ -71,7 +71,9 @@ class Try:
     before: dict[str, Path | None]  # what stood at the place of each output in the workspace
 
     @staticmethod
-    def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None) -> Try:
+    def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None, goes_on: bool = False) -> Try:
+        """`goes_on`: the attempt that was cut short is continued. What it had written stays, and what stood there before it is
+        still what a failure puts back."""
         earlier = call.session.attempts(step)
         attempt = call.session.new_attempt(step)
         name, definition = (agent.name, agent.fingerprint) if agent else ("", "")
@@ -80,13 +82,20 @@ class Try:
         for output in task.outputs:
             if output.place == "workspace":
                 path = output.locate(attempt.out, call.cwd, task.target)
-                if cut_short and (cut_short.folder / "before").is_dir() and not task.isolation:
-                    _put_back(call.cwd, path, cut_short.folder / "before" / output.name, cut_short.folder)
+                held = cut_short.folder / "before" if cut_short and not task.isolation else None
+                stood = path
+                if held and held.is_dir() and goes_on:
+                    stood = held / output.name
+                    taken_back = held.parent / "rejected" / path.name  # where it was asked to stop, not killed
+                    if taken_back.exists() and files.leads_inside(call.cwd, path):
+                        files.copy_whole(taken_back, path)
+                elif held and held.is_dir():
+                    _put_back(call.cwd, path, held / output.name, held.parent)
                 copy = attempt.folder / "before" / output.name
                 copy.parent.mkdir(exist_ok=True)
-                before[output.name] = copy if path.exists() else None
-                if path.exists():
-                    files.copy_whole(path, copy)
+                before[output.name] = copy if stood.exists() else None
+                if stood.exists():
+                    files.copy_whole(stood, copy)
         if task.protect:
             if cut_short and (cut_short.folder / "judge" / "held.json").exists():
                 _judge(call, task, cut_short).put_back()
@@ -99,7 +108,7 @@ class Try:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
         if isinstance(error, Interrupted):
-            self._take_back()
+            self.take_back()
             self.unbribed()
         elif isinstance(error, Exception):
             known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
@@ -115,7 +124,7 @@ class Try:
             if work.verdict.word != "failed":
                 published += [self._publish(output, path)] if path.exists() else []
         if work.verdict.word == "failed":
-            self._take_back()
+            self.take_back()
         outcome: Json = {
             "tool": call.tool.name,
             "agent": self.agent,
@@ -162,7 +171,7 @@ class Try:
         entry: Json = {"output": output.name, "in": output.place, "path": str(path.relative_to(self._root(output.place)))}
         return entry | {"sha256": files.fingerprint(path), "size": path.stat().st_size}
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
         """A failed attempt leaves no partial artifact in place; what it wrote stays as evidence."""
         for output in self.task.outputs:
             if output.name in self.before:

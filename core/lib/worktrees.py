@@ -8,19 +8,18 @@ whose changes conflict is not merged, and nothing of it is lost: the request for
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
-import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lib import fanout, files, refinements, trees
+from lib import fanout, files, process, refinements, trees
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError
-from lib.finished import MERGED
 from lib.order import Order
-from lib.session import Step, now
+from lib.session import MERGED, Step, now
 from lib.steps import StepResult
 
 NOWHERE = Path("/nonexistent")
@@ -49,19 +48,18 @@ class Worktree:
 
     @property
     def refs(self) -> str:
-        return f"refs/strata/{files.slug(self.call.session.folder.name)}-{self.call.trace_id[:8]}/worktrees/{self.step.slug}"
+        return f"{trees.ref_home(self.call.session.folder, self.call.trace_id)}/worktrees/{self.step.slug}"
 
     @property
     def workspace(self) -> trees.Tree:
-        session = self.call.session.folder
-        beside = session.parent
-        return trees.Tree(self.call.cwd, beside if beside.is_relative_to(self.call.cwd) and beside != self.call.cwd else session)
+        return trees.of_workspace(self.call.cwd, self.call.session.folder)
 
     def open(self) -> Path:
         """A worktree like the workspace is now."""
         self.put_away()
-        base = self.workspace.take(f"{self.refs}/base", f"{self.step}, before it started")
-        files.write_json(self.record, {"base": base, "at": now()})
+        number = max((a.number for a in self.call.session.attempts(self.step)), default=0) + 1
+        base = self.workspace.take(f"{self.refs}/base-{number}", f"{self.step}, before it started")
+        files.write_json(self.record, {"attempt": number, "base": base, "at": now()})
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.alone():
             _git(self.call.cwd, "worktree", "add", "--quiet", "--detach", str(self.folder), "HEAD")
@@ -70,19 +68,19 @@ class Worktree:
         return self.cwd
 
     def keep(self, name: str) -> str:
-        """What is in it now, as a commit."""
-        return trees.Tree(self.cwd, NOWHERE).take(
-            f"{self.refs}/{name}", f"{self.step}: {name}", files.read_json(self.record)["base"]
-        )
+        """What is in it now, as a commit. Another attempt's never takes its place."""
+        known = files.read_json(self.record)
+        return trees.Tree(self.cwd, NOWHERE).take(f"{self.refs}/{name}-{known['attempt']}", f"{self.step}: {name}", known["base"])
 
     def save(self) -> None:
         """Keeps what is in it, as the work of the step if that had finished: only keeping it was cut short then."""
         known, attempts = files.read_json(self.record), self.call.session.attempts(self.step)
-        outcome = attempts[-1].outcome if attempts else None
+        here = [a for a in attempts if a.number >= known["attempt"]]  # a heal is one more attempt in the same worktree
+        outcome = here[-1].outcome if here else None
         if outcome and outcome.get("verdict") in ("done", "needs_revision") and "work" not in known:
             files.write_json(self.record, known | {"work": self.keep("work")})
         else:
-            self.keep(f"cut-short-{now().replace(':', '').replace('.', '')}")
+            self.keep("cut-short")
 
     def close(self) -> None:
         with self.alone():
@@ -95,9 +93,12 @@ class Worktree:
     def alone(self) -> Generator[None]:
         """git adds, removes and prunes worktrees badly at the same time, also for two sessions in one repository."""
         common = Path(_git(self.call.cwd, "rev-parse", "--path-format=absolute", "--git-common-dir"))
-        with (common / "strata.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        descriptor = os.open(common, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(descriptor)
 
     def put_away(self) -> None:
         """What a run that was cut short left here: kept as a commit, then gone."""
@@ -107,7 +108,7 @@ class Worktree:
             _git(self.call.cwd, "worktree", "repair", str(self.folder), check=False)
             try:
                 self.save()
-            except (StrataError, subprocess.CalledProcessError):
+            except StrataError:
                 lost = self.call.session.folder / "lost-worktrees"  # git does not know it any more: the files are kept
                 lost.mkdir(exist_ok=True)
                 shutil.move(self.folder, lost / f"{self.folder.name}-{len(list(lost.iterdir())) + 1}")
@@ -124,8 +125,8 @@ class Worktree:
         known = files.read_json(self.record)
         base, work = known["base"], known["work"]
         tree = self.workspace
-        ours = tree.take(f"{self.refs}/ours", f"the workspace, when {self.step} was merged", base)
-        commit, conflicts = tree.merge(base, ours, work, f"{self.refs}/merged")
+        ours = tree.take(f"{self.refs}/ours-{attempt}", f"the workspace, when {self.step} was merged", base)
+        commit, conflicts = tree.merge(base, ours, work, f"{self.refs}/merged-{attempt}")
         if conflicts:
             return conflicts
         tree.put_back(commit)
@@ -149,12 +150,12 @@ class Worktree:
 
 
 def _git(cwd: Path, *words: str, check: bool = True) -> str:
-    done = subprocess.run(["git", "-C", str(cwd), *words], capture_output=True, text=True, check=False)
+    done = process.ask(["git", "-C", str(cwd), *words])
     if done.returncode and check:
-        why = done.stderr.strip()
+        why = done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}"
         hint = "make a first commit" if "HEAD" in why else "run it by hand to see more"
         raise StrataError("GIT_FAILED", f"git {words[0]} failed in {cwd}: {why}", hint)
-    return done.stdout.strip()
+    return os.fsdecode(done.stdout).strip()
 
 
 @contextmanager
@@ -164,7 +165,7 @@ def opened(call: Call, order: Order) -> Generator[Path]:
     try:
         yield tree.open()
         files.write_json(tree.record, files.read_json(tree.record) | {"work": tree.keep("work")})
-    except BaseException:
+    except BaseException:  # whatever it was, a stop included: what was done is kept, and no worktree stays behind
         tree.put_away()
         raise
     tree.close()
@@ -213,10 +214,10 @@ def bring_back(call: Call, order: Order, result: StepResult) -> StepResult:
         call.event(order.step.slug, "merged", {"paths": len(tree.merged()["artifacts"])})
         return result
     known = files.read_json(tree.record)
-    files.write_json(tree.record, known | {"conflict": conflicts, "attempt": result.attempts})
+    files.write_json(tree.record, known | {"conflict": conflicts})
     message = f"its changes conflict with those merged before: {', '.join(conflicts[:8])}"
     path = call.session.folder / "refinements" / f"exec-{order.step.slug}.md"
-    context = [f"Stage: {order.step}", f"Its changes are the commit {known['work']} ({tree.refs}/work)"]
+    context = [f"Stage: {order.step}", f"Its changes are the commit {known['work']} ({tree.refs}/work-{known['attempt']})"]
     text = refinements.document(message, context, "Two steps that worked at the same time changed the same lines.", conflicts)
     files.write_atomic(path, text)
     error: Json = {"code": "MERGE_CONFLICT", "message": message, "refinement": call.session.relative(path)}

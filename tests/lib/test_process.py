@@ -217,3 +217,20 @@ def test_threads_relaying_at_once_write_whole_lines(capfd: pytest.CaptureFixture
         t.join()
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert sorted((x["who"], x["n"]) for x in lines) == [(w, n) for w in range(4) for n in range(200)]
+
+
+def test_a_question_of_ours_outlives_the_orphans_of_a_step_that_failed() -> None:
+    """git at work in one thread, while a child that another thread follows fails."""
+    failed = threading.Event()
+
+    def fail() -> None:
+        wait_for(lambda: process._own_children, what="the question is asked")
+        run("raise SystemExit(1)")
+        failed.set()
+
+    other = threading.Thread(target=fail)
+    other.start()
+    done = process.ask([PYTHON, "-c", "import sys, time; time.sleep(3); print(sys.stdin.read())"], stdin=b"whole")
+    other.join()
+    assert failed.is_set()
+    assert (done.returncode, done.stdout.strip()) == (0, b"whole")

@@ -164,3 +164,29 @@ def test_credentials_do_not_reach_the_disk(tmp_path: Path, monkeypatch: pytest.M
     files.write_atomic(tmp_path / "x", "key hunter2hunter2 and sk-ant-api03-abcdefghijklmnop end")
     assert (tmp_path / "x").read_text() == "key [redacted] and [redacted] end"
     redact._values.cache_clear()
+
+
+def test_what_an_agent_plants_is_no_attempt(tmp_path: Path) -> None:
+    step = Step("phase-01-one", "run", "01-make")
+    real = tmp_path / step.folder / "attempt-1"
+    planted = ["attempt-9", "stages/01-x/attempt-1"]
+    homes = [
+        real / "out",
+        tmp_path / "workspace",
+        tmp_path / "workspace/stages/01-make",
+        tmp_path / "phases/phase-01-one/artifacts/x",
+    ]
+    for folder in [real, *(home / name for home in homes for name in planted)]:
+        files.write_json(folder / "outcome.json", {"verdict": "done", "number": 7, "step": str(step)})
+    (tmp_path / step.folder / "attempt-2").symlink_to(real / "out/attempt-9")
+    assert [(e.step, e.folder) for e in session.every_outcome(tmp_path)] == [(step, real)]
+    assert [e.folder for e in session.every_outcome(tmp_path, "phase-01-one")] == [real]
+    assert len(session.every_writer(tmp_path)) == 1
+
+
+def test_only_what_was_begun_by_us_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / ".made.json.a1b2c3d4.tmp.123"
+    for path in (left, tmp_path / ".notes.tmp.md", tmp_path / ".x.tmp.1"):
+        path.write_text("x")
+    files.sweep(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".notes.tmp.md", ".x.tmp.1"]

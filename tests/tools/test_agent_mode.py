@@ -29,6 +29,7 @@ def trial(house: House) -> House:
     house.agent("maker", tools="Write", strata={"completion": "cluster", "outputs": {"made": {"path": "made.md"}}})
     house.agent("critic", strata={"completion": "cluster"})
     house.orchestrator(STAGES)
+    (house.folder / "checks.yaml").write_text("version: 1\nchecks: {good: {command: 'true'}}\n")
     return house
 
 
@@ -210,11 +211,12 @@ def test_a_tool_mode_campaign_may_have_one_orchestrator_in_agent_mode(trial: Hou
 STACK = """version: 1
 name: stack
 max_depth: 7
+checks: checks.yaml
 phases:
   - name: one
     mode: agent
     run: [{orchestrator: trial, mode: agent}]
-    verify: {checks: [artifacts], fix: false}
+    verify: {checks: [artifacts, good], fix: false}
 """
 
 
@@ -287,3 +289,31 @@ def test_a_campaign_that_only_claims_its_phases_is_no_success(trial: House, mode
     assert ran.code == 3
     assert ran.document["grade"] == "FAIL"
     assert "every phase passed" in ran.document["phases"][0]["error"]
+
+
+def test_a_report_of_an_earlier_run_does_not_speak_for_this_one(trial: House, model) -> None:
+    """The first run passed; then what is checked was changed, and the agent only says that it is done."""
+    (trial.folder / "plan.yaml").write_text(STACK.replace("    mode: agent\n", "").replace(", mode: agent", ""))
+    argv = ("campaign", str(trial.folder / "plan.yaml"), "--session-dir", str(trial.folder / "s"))
+    model(by_agent(maker=maker, critic=critic()))
+    assert trial.json(*argv).code == 0
+    (trial.folder / "checks.yaml").write_text("version: 1\nchecks: {good: {command: 'false'}}\n")
+    model(by_agent(campaign__controller=caller(end="DONE: every phase passed")))
+    ran = trial.json(*argv, "--mode", "agent", timeout=300)
+    assert (ran.code, ran.document["grade"]) == (3, "FAIL"), ran.stdout
+
+
+def test_only_one_phase_is_not_for_agents(trial: House) -> None:
+    (trial.folder / "plan.yaml").write_text(STACK)
+    ran = trial.json("campaign", str(trial.folder / "plan.yaml"), "--mode", "agent", "--only", "one")
+    assert (ran.code, ran.error["code"]) == (1, "USAGE")
+
+
+def test_items_that_wait_for_each_other_are_refused(trial: House, model) -> None:
+    text = STAGES.replace("foreach: {items: param.names}", "foreach: {items: param.names, key: id, after: after}")
+    trial.orchestrator(text.replace('default: "x,y"', "default: []"))
+    items = [{"id": "x", "after": ["y"]}, {"id": "y", "after": ["x"]}]
+    (trial.folder / "params.json").write_text(json.dumps({"names": items}))
+    ran = run(trial, model, sequencer(*WHOLE), "--params", str(trial.folder / "params.json"))
+    assert ran.code == 1
+    assert ran.error["code"] == "BAD_ITEMS", ran.stdout

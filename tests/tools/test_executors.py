@@ -378,6 +378,19 @@ def test_an_agent_inside_a_session_gets_what_its_definition_gives_and_no_more(ho
     assert "WIDENING_REFUSED" in json.dumps(scripted.requests[-1].body)
 
 
+def test_an_agent_without_a_free_shell_names_no_commands_and_reads_no_files_through_a_tool(house: House, model) -> None:
+    (house.folder / "mine.yaml").write_text(f"version: 1\nchecks: {{x: {{command: touch {house.folder}/mark}}}}\n")
+    (house.folder / "secret.txt").write_text("not for it")
+    check, agent = (f"{sys.executable} {house.folder}/core/{name}.py" for name in ("check", "agent"))
+    house.agent("helper", **OUTPUT)
+    tries = [f"{check} x --checks {house.folder}/mine.yaml", f"{agent} helper --extra-context {house.folder}/secret.txt"]
+    scripted = model(turns(*(say(tool("Bash", command=t)) for t in tries), say("done")))
+    rules = f"Bash({check}:*),Bash({agent}:*)"
+    assert house.json("spawn", "--prompt", "x", "--allowed-tools", rules, "--max-depth", "4").code == 0
+    assert scripted.requests[-1].heard.count("WIDENING_REFUSED") >= len(tries), scripted.requests[-1].heard[-2000:]
+    assert not (house.folder / "mark").exists()
+
+
 # check.py
 
 

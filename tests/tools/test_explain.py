@@ -265,3 +265,17 @@ def test_a_session_is_resumed_by_the_tool_that_began_it(trial: House) -> None:
     assert start(trial).code == 0
     other = trial.json("orchestrator", "--resume", str(trial.session))
     assert "campaign.py --resume" in other.error["hint"]
+
+
+def test_what_a_phase_gets_from_one_that_runs_is_not_known_yet(trial: House) -> None:
+    asked = PLAN.replace(
+        "run: [{orchestrator: fan, inputs: {}}]",
+        "run: [{orchestrator: chain, name: after, inputs: {word: one.chain.made}}]",
+    )
+    assert asked != PLAN
+    (trial.folder / "plan.yaml").write_text(asked)
+    assert start(trial).code == 0
+    (trial.session / "phases/phase-01-one/artifacts/chain/01-first/made.json").write_text("edited")
+    found = explain(trial)
+    assert does(found, "RUN") >= {"phase-01-one/chain/first", "phase-02-two/after/first"}
+    assert "param.word" in found["phase-02-two/after/first"][1]

@@ -106,3 +106,32 @@ def test_an_interrupted_agent_session_is_gone_on_with(house: House, model, gone:
     assert attempts == ["attempt-1", "attempt-2"]
     assert not list(session.glob("**/attempt-1/outcome.json"))
     assert (session / "artifacts/trial/01-only/note.md").read_text() == "half"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_what_an_interrupted_session_had_written_in_the_workspace_is_there_when_it_goes_on(house: House, model, how: int) -> None:
+    outputs = {"doc": {"path": "doc.md", "in": "workspace"}}
+    house.agent("helper", tools="Bash", strata={"completion": "cluster", "outputs": outputs})
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: only, agent: helper, action: DO, retry: {max: 0}}\n")
+    (house.workspace / "doc.md").write_text("old")
+
+    def script(request: Request) -> Reply:
+        words = json.dumps(request.messages)
+        if "new and whole" not in words:
+            return say(tool("Bash", command="printf 'new and whole' > doc.md"))
+        if "You were interrupted" not in words:
+            return say("too late", hang_seconds=300)
+        return say("DONE: yes")
+
+    model(script)
+    session = house.folder / "s"
+    with house.start("orchestrator", "trial", "--session-dir", str(session)) as child:
+        wait_for(lambda: (house.workspace / "doc.md").read_text() != "old", what="the first turn")
+        os.kill(child.pid, how)
+        child.communicate(timeout=60)
+    wait_for(lambda: not with_marker(str(house.folder)), what="the whole tree has ended")
+    ran = house.json("orchestrator", "--resume", str(session))
+    assert ran.code == 0, ran.stderr
+    assert (house.workspace / "doc.md").read_text() == "new and whole"
+    before = session / "trial/stages/01-only/attempt-2/before/doc"
+    assert before.read_text() == "old", "what a failure would put back is what stood there before either"

@@ -70,7 +70,7 @@ def test_a_session_that_had_got_somewhere_is_gone_on_with(house: House, model) -
 
     def script(request: Request) -> Reply:
         if not any(m["role"] == "assistant" for m in request.messages):
-            return say(tool("Bash", command="echo once >> ran"))
+            return say(tool("Bash", command="echo once >> ran"), tool("Write", file_path="/not/ours", content="x"))
         if not refused:
             refused.append("once")
             return fail(429)
@@ -81,6 +81,7 @@ def test_a_session_that_had_got_somewhere_is_gone_on_with(house: House, model) -
     assert ran.code == 0, ran.stderr
     assert ran.document["result"] == "all done"
     assert (house.workspace / "ran").read_text() == "once\n", "what it had done was not done again"
+    assert [d["tool_name"] for d in ran.document["denials"]] == ["Write"], "and what it was refused before is not forgotten"
 
 
 def test_waiting_has_a_bound_and_none_is_one(house: House, model) -> None:

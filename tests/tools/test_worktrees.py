@@ -230,3 +230,26 @@ def test_an_agent_works_in_its_worktree(house: House, model) -> None:
     assert sorted(p.name for p in house.workspace.glob("[!.]*")) == ["a.txt", "b.txt"], "and not where others work"
     nothing_left(house)
     assert Path(house.folder / "s/worktrees").is_dir()
+
+
+def test_a_conflict_is_not_forgotten_when_the_next_attempt_is_killed_before_it_began(trial: House) -> None:
+    told(trial, n1="first line", n2="first line")
+    assert run(trial).code == 10
+    (work,) = [
+        x for x in git(trial, "for-each-ref", "--format=%(objectname) %(refname)", "refs/strata").splitlines() if "2/work" in x
+    ]
+    told(trial)
+    module = trial.folder / "core/lib/worktrees.py"
+    text = module.read_text()
+    assert "        yield tree.open()\n" in text
+    module.write_text(
+        text.replace("        yield tree.open()\n", "        tree.open()\n        os.kill(os.getpid(), 9)\n        yield\n")
+    )
+    assert run(trial).code == -9
+    module.write_text(text)
+    done = run(trial)
+    assert done.code == 0, done.stderr
+    assert ran(trial)[3:] == ["2"], "what conflicted is not finished"
+    assert shared(trial) == ["changed by 1", "changed by 2", "changed by 3"]
+    assert work in git(trial, "for-each-ref", "--format=%(objectname) %(refname)", "refs/strata"), "and its commit is still there"
+    nothing_left(trial)
