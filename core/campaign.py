@@ -19,8 +19,10 @@ from lib import (
     campaigns,
     checkpoints,
     cli,
+    depth,
     explain,
     forecast,
+    goals,
     people,
     phases,
     plan,
@@ -30,7 +32,7 @@ from lib import (
 )
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
-from lib.contract import HOUSE, Json, command, usage
+from lib.contract import HOUSE, Json, StrataError, command, usage
 from lib.plan import Plan
 
 TOOL = Tool(
@@ -44,6 +46,10 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("plan", metavar="PLAN", nargs="?", help="a plan, such as config/plans/quickstart.yaml")
+    add("--goal", metavar="TEXT", help="have a plan written for this, and run it once you have said yes; - reads it from stdin")
+    add("--rounds", metavar="N", type=int, help="with --goal: how often what is missing may be planned and run (default 1)")
+    add("--approve-plan", action="store_true", help="run what was planned for a goal without asking, within its budget")
+    add("--checks", metavar="FILE", help="with --goal: the checks a plan may name (default: config/checks.yaml)")
     add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--only", metavar="PHASE", help="do this phase again, and nothing else")
@@ -63,7 +69,12 @@ def main(call: Call) -> Json:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": resuming.listing(base)}
     if call.options.stop:
         return background.stop(resuming.find_session(call.options.stop, base))
-    chosen, path, text = read_plan(call, base)
+    if call.options.goal and call.options.detach:
+        return detached(call, base, "goal")
+    try:
+        chosen, path, text = read_goal(call) if call.options.goal else read_plan(call, base)
+    except StrataError as error:
+        return campaigns.unplanned(call, error)
     phases.settle(call, chosen, 4)
     said = hear(call)
     if call.options.dry_run:
@@ -80,9 +91,9 @@ def main(call: Call) -> Json:
     needed = chosen.depth_needed(call.options.mode)
     call.depth.require(needed if call.depth.current == 0 else needed - 1)
     if call.options.detach:
-        folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, chosen.name)
-        return background.detach("campaign", sys.argv[1:], folder)
-    call.open_session(chosen.name, chosen.name)
+        return detached(call, base, chosen.name)
+    if not call.session_dir:
+        call.open_session(chosen.name, chosen.name)
     if asked:
         again.mark(call.session.folder, asked)
     campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said, only=call.options.only or "")
@@ -92,6 +103,36 @@ def main(call: Call) -> Json:
         people.keep_resolution(call.session.folder, cli.read_text(call.options.resolution, "--resolution"))
     campaign.resolutions = people.resolutions(call.session.folder)
     return campaign.go()
+
+
+def detached(call: Call, base: Path, name: str) -> Json:
+    folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, name)
+    return background.detach("campaign", sys.argv[1:], folder)
+
+
+def read_goal(call: Call) -> tuple[Plan, Path, str]:
+    """The plan that an agent writes for a goal. Before it exists the session is one without phases: it can be resumed."""
+    options = call.options
+    if options.plan or options.dry_run or options.explain:
+        usage("--goal has a plan written: it comes without one, and there is nothing to look at before", "add --goal alone")
+    if options.rounds is not None and not 1 <= options.rounds <= goals.MAX_ROUNDS:
+        usage(f"--rounds {options.rounds}: from 1 to {goals.MAX_ROUNDS}")
+    options.goal = cli.read_text("-", "--goal").strip() if options.goal == "-" else options.goal.strip()
+    if not options.goal:
+        usage("the goal is empty", "--goal 'what is wanted, in words'")
+    unplanned = Plan(name="goal", description=options.goal, phases=(), goal=options.goal)
+    phases.settle(call, unplanned, 4)
+    call.depth.require(depth.MINIMUM_STACK[4])
+    call.open_session(options.goal, "goal")
+    goals.begin(call)
+    if not (call.session.folder / resuming.EFFECTIVE).exists():
+        campaigns.prepare(call, unplanned, call.session.folder / goals.GOAL, "")
+    return planned(call)
+
+
+def planned(call: Call) -> tuple[Plan, Path, str]:
+    path = goals.write_plan(call, goals.read(call.session.folder), 1)
+    return plan_file.load(str(path)), path, path.read_text(encoding="utf-8")
 
 
 def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
@@ -109,6 +150,12 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
         options.current_depth = max(options.current_depth or 0, reached["depth_used"])
     effective = resuming.read_effective(folder)
     resuming.restore(call, effective)
+    if not options.plan and not effective["plan"]["phases"]:
+        if options.dry_run or options.explain:
+            usage("there is no plan for this goal yet", f"{command('campaign')} --resume {folder} has one written")
+        phases.settle(call, plan.read(effective["plan"]), 4)
+        call.open_session(folder.name, "goal")
+        return planned(call)
     if not options.plan:
         text = (folder / "plan.yaml").read_text(encoding="utf-8")
         return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text

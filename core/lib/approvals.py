@@ -54,11 +54,11 @@ class Approvals:
         shown = [p for text in checkpoint.show if (p := outputs.of(self.session, self.plan, text))]
         default = f"{'Start' if checkpoint.at == 'before' else 'Accept'} the phase {phase.name}?"
         content = {outputs.place(self.session, p): files.fingerprint(p) for p in shown}
-        about = asdict(phase) if checkpoint.at == "before" else self._work(phase)
+        about = asdict(phase) if checkpoint.at == "before" else self.work(phase)
         digest = files.digest([checkpoint.question, checkpoint.answer_schema, content, about])
         return Asked(phase.name, checkpoint.at, checkpoint.question or default, tuple(content), checkpoint.answer_schema, digest)
 
-    def _work(self, phase: Phase) -> list[Any]:
+    def work(self, phase: Phase) -> list[Any]:
         """What a phase has come to: everything its finished steps produced or changed."""
         found: list[Any] = []
         for ended in every_outcome(self.session, phase.folder):

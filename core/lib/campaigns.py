@@ -9,10 +9,24 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lib import agent_mode, approvals, checkpoints, explain, fanout, files, ledger, people, phases, refinements, report, resuming
+from lib import (
+    agent_mode,
+    approvals,
+    checkpoints,
+    explain,
+    fanout,
+    files,
+    goals,
+    ledger,
+    people,
+    phases,
+    refinements,
+    report,
+    resuming,
+)
 from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, command, usage
+from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.findings import worst
 from lib.plan import Phase, Plan
 from lib.session import Step, now
@@ -50,6 +64,30 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
     return effective
 
 
+def unplanned(call: Call, error: StrataError) -> Json:
+    """No plan, no campaign: an ordinary error. Where a goal had opened a session, that keeps what was tried and why it ended."""
+    if not call.session_dir:
+        raise error
+    folder = call.session.folder
+    known = error.document()
+    if error.exit_code not in (ExitCode.SUCCESS, ExitCode.FAILURE):
+        known |= {"hint": f"{command('campaign')} --resume {shlex.quote(str(folder))}"}
+    manifest: Json = {
+        "campaign": "goal",
+        "status": STATUS[error.exit_code],
+        "exit_code": int(error.exit_code),
+        "grade": "FAIL",
+        "phases": [],
+        "goal": goals.read(folder).get("goal", ""),
+        "trace_id": call.trace_id,
+        "finished_at": now(),
+        "error": known,
+    }
+    files.write_json(folder / "manifest.json", manifest)
+    call.artifact = folder / "manifest.json"
+    return manifest | {"session_dir": str(folder), "report": str(report.write(folder))}
+
+
 @dataclass
 class Campaign:
     call: Call
@@ -60,11 +98,17 @@ class Campaign:
     said: approvals.Said = field(default_factory=approvals.Said)
     resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
     only: str = ""  # the one phase to run
+    held: ToolResult | None = None  # the plan itself waits for a person
+    evaluation: Json = field(default_factory=Json)  # what was made of the goal
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def approvals(self) -> approvals.Approvals:
         return approvals.Approvals(self.call.session.folder, self.plan)
+
+    @property
+    def base(self) -> Path:
+        return self.call.session.folder.parent
 
     @property
     def source(self) -> str:
@@ -81,16 +125,54 @@ class Campaign:
             self.checkpoint()
         while True:
             try:
+                self.held = self.ask_about_plan()
+                if self.held:
+                    return self.finish(self.held.exit_code, self.held.error)
                 self.walk()
+                code, error = self.verdict()
+                if code in DONE and self.plan.goal and not self.only:
+                    code, error = self.judge(code, error)
             except Interrupted as stop:
                 return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
-            code, error = self.verdict()
+            if code is None:
+                continue  # another round, for what was missing
             unresolved = (error or {}).get("escalation")
             resolution = people.resolve(Path(unresolved), self.call.session.folder) if unresolved else None
             if not resolution:
                 return self.finish(code, error)
             self.resolutions = [resolution]
             self.results.clear()
+
+    # A goal: the plan an agent wrote for it, and what came of it
+
+    def ask_about_plan(self) -> ToolResult | None:
+        """How it stands if nobody has said yes to a plan that no person wrote."""
+        asked = goals.asked(self.call, self.plan, self.base)
+        said = ("approve", "--approve-plan", None) if self.call.options.approve_plan else None
+        return self.decided(asked, said, "plan") if asked else None
+
+    def judge(self, code: ExitCode, error: Json | None) -> tuple[ExitCode | None, Json | None]:
+        """What the evaluator says decides whether there is another round, and never makes a failure good. None: once more."""
+        not_yet = {"code": "GOAL_NOT_JUDGED", "message": "the goal has not been judged yet", "hint": self.resume_command()}
+        self.finish(ExitCode.PARTIAL_SUCCESS, not_yet)  # the report is what it reads first
+        self.state("EVALUATE")
+        try:
+            self.evaluation = goals.evaluate(self.call, self.plan)
+            if self.evaluation["met"] == "yes":
+                return code, error
+            if not self.evaluation["gaps"] or self.plan.round >= self.plan.rounds:
+                return ExitCode.PARTIAL_SUCCESS, goals.unmet(self.evaluation, f"see {self.call.session.folder / 'goal'}")
+            self.state("REPLAN")
+            self.plan = goals.next_round(self.call, self.plan, self.evaluation)
+        except StrataError as problem:
+            if problem.exit_code == ExitCode.INTERRUPTED:
+                raise Interrupted() from None
+            hint = problem.hint or f"{self.resume_command()} asks again"
+            grave = problem.exit_code if problem.exit_code in NEVER_ABSORBED else ExitCode.PARTIAL_SUCCESS
+            return grave, problem.document() | {"hint": hint}
+        path = goals.plan_file_of(self.call.session.folder, self.plan.round)
+        self.effective = prepare(self.call, self.plan, path, path.read_text(encoding="utf-8"))
+        return None, None
 
     def walk(self) -> None:
         if self.call.options.mode == "agent":
@@ -216,12 +298,14 @@ class Campaign:
         if not phase.checkpoint or phase.checkpoint.at != at:
             return None
         with self._lock:
-            asked = self.approvals.asked(phase)
-            decided = self.approvals.decision(asked)
-            said = self.said.about(asked) or (None if decided else people.decide(asked, self.call.session.folder))
-            if said and (not decided or decided["decision"] != said[0]):
-                decided = self.approvals.record(asked, *said)
-                self.call.event(f"{self.plan.name}.{phase.name}", f"{decided['decision']}d", f"by {decided['by']}")
+            return self.decided(self.approvals.asked(phase), None, phase.name)
+
+    def decided(self, asked: approvals.Asked, said: approvals.Decision | None, name: str) -> ToolResult | None:
+        decided = self.approvals.decision(asked)
+        said = self.said.about(asked) or said or (None if decided else people.decide(asked, self.call.session.folder))
+        if said and (not decided or decided["decision"] != said[0]):
+            decided = self.approvals.record(asked, *said)
+            self.call.event(f"{self.plan.name}.{name}", f"{decided['decision']}d", f"by {decided['by']}")
         if not decided:
             return ToolResult(ExitCode.HUMAN_INPUT, approvals.waiting(asked, self.resume_command()))
         if decided["decision"] == "approve":
@@ -299,6 +383,9 @@ class Campaign:
             "started_at": self.started_at,
             "finished_at": now(),
         }
+        if self.plan.goal:
+            manifest |= {"goal": self.plan.goal, "round": self.plan.round, "rounds": self.plan.rounds}
+            manifest["evaluation"] = self.evaluation or goals.last_evaluation(folder)
         if error:
             manifest["error"] = error
         if self.undecided():
@@ -324,11 +411,14 @@ class Campaign:
         return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
 
     def waiting(self) -> list[Json]:
-        return [r.document["waiting"] for r in self.results.values() if "waiting" in r.document]
+        return [r.document["waiting"] for r in self.replies() if "waiting" in r.document]
+
+    def replies(self) -> list[ToolResult]:
+        return [*self.results.values(), *([self.held] if self.held else [])]
 
     def undecided(self) -> list[Json]:
         """What --approve and --reject speak about next time: what waits, and what was said no to."""
-        found = [r.document.get("waiting") or r.document.get("rejected") for r in self.results.values()]
+        found = [r.document.get("waiting") or r.document.get("rejected") for r in self.replies()]
         return [asked for asked in found if asked and "digest" in asked]
 
     def _phase_entry(self, phase: Phase) -> Json:

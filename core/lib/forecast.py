@@ -31,6 +31,11 @@ def of(plan: Plan, base: Path, cwd: Path) -> Json:
         runs = [_run(run, known) for run in phase.runs]
         runs += [_verification(phase, known)] if phase.checks and (phase.fix or phase.audit) else []
         phases.append({"name": phase.name, "depends_on": list(phase.depends_on), "runs": runs, "checks": list(phase.checks)})
+    if plan.goal:
+        judged = _named("evaluate", "evaluator", 1, 2 * plan.rounds, known)
+        more = [_named("roadmap", "roadmap-writer", 0, 3 * (plan.rounds - 1), known)] if plan.rounds > 1 else []
+        runs = [{"name": "goal", "orchestrator": "", "stages": [judged, *more]}]
+        phases.append({"name": "goal", "depends_on": [p.name for p in plan.phases], "runs": runs, "checks": []})
     stages: list[Json] = [s for p in phases for r in p["runs"] for s in r["stages"]]
     asked = [s for s in stages if s["agent_sessions_at_most"]]
     capped = [s["usd_at_most"] for s in asked if s["usd_at_most"] is not None]
@@ -64,13 +69,15 @@ def _verification(phase: Phase, known: dict[str, float]) -> Json:
     if phase.fix:
         asked = {"sentinel-auditor": (0, 2 * MAX_CYCLES), **asked}
         asked |= {"sentinel-consolidator": (0, 2 * MAX_CYCLES), "sentinel-fixer": (0, (1 + SELF_HEAL_MAX) * MAX_CYCLES)}
-    stages: list[Json] = []
-    for agent, (expected, most) in asked.items():
-        cost = known.get(agent)
-        usd = None if cost is None else cost * expected
-        fields: Json = {"agent_sessions": expected, "agent_sessions_at_most": most, "usd_expected": usd, "usd_at_most": None}
-        stages.append({"name": agent.removeprefix("sentinel-"), "by": agent, **fields})
+    stages = [_named(agent.removeprefix("sentinel-"), agent, *times, known) for agent, times in asked.items()]
     return {"name": "sentinel", "orchestrator": "sentinel", "stages": stages}
+
+
+def _named(name: str, agent: str, expected: int, most: int, known: dict[str, float]) -> Json:
+    cost = known.get(agent)
+    usd = None if cost is None else cost * expected
+    fields: Json = {"agent_sessions": expected, "agent_sessions_at_most": most, "usd_expected": usd, "usd_at_most": None}
+    return {"name": name, "by": agent, **fields}
 
 
 def _note(asked: int, expected: int, capped: int, base: Path) -> str:

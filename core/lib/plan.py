@@ -63,6 +63,9 @@ class Plan:
     max_parallel: int = 1
     max_depth: int = 3
     budget: dict[str, float] = field(default_factory=dict[str, float])
+    goal: str = ""  # what it is all for: held against what came of it, when it has ended
+    rounds: int = 1  # how often what is missing then may be planned and run, the first time included
+    round: int = 1
 
     def document(self) -> Json:
         return asdict(self)

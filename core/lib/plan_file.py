@@ -51,6 +51,8 @@ class _Reader:
         self._alone(phases)
         for index, phase in enumerate(phases):
             self._inputs(index, phase, {p.name: p for p in phases})
+        if self.data.get("rounds", 1) > 1 and not self.data.get("goal"):
+            raise self.document.error(["rounds"], "another round is for a goal that is not met", "goal: what is wanted, in words")
         workspace = self.data.get("workspace", ".")
         if self.data.get("files") and workspace != "session":
             raise self.document.error(["files"], "files are put only into a fresh workspace", "workspace: session")
@@ -69,6 +71,8 @@ class _Reader:
             max_parallel=self.data.get("max_parallel", 1),
             max_depth=self.data.get("max_depth", DEFAULT_MAX_DEPTH[4]),
             budget=self.data.get("budget", {}),
+            goal=self.data.get("goal", ""),
+            rounds=self.data.get("rounds", 1),
         )
 
     def _alone(self, phases: list[Phase]) -> None:

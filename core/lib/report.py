@@ -26,6 +26,7 @@ def text(session: Path) -> str:
     outcomes = [_read(folder / "outcome.json") | {"at": str(folder.relative_to(session))} for folder in ended]
     lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(manifest, reports, outcomes), ""]
     lines += _asked(session)
+    lines += _goal(manifest)
     error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)
     if error:
         lines += ["## Look at this first", "", *_first_look(session, error, outcomes), ""]
@@ -59,6 +60,20 @@ def _asked(session: Path) -> list[str]:
         how = f"checked by {', '.join(phase['checks'])}" if phase["checks"] else f"not checked: {phase['unverified']}"
         lines.append(f"- **{phase['name']}**: {runs}; {how}")
     return [*lines, "", "The plan as it was given is `plan.yaml`; what it resolved to, `effective-config.json`.", ""]
+
+
+def _goal(manifest: Json) -> list[str]:
+    """What it was all for, and what the evaluator made of it."""
+    if not manifest.get("goal"):
+        return []
+    rounds = f" (round {manifest['round']} of {manifest['rounds']})" if manifest.get("rounds", 1) > 1 else ""
+    lines = [f"## Goal{rounds}", "", *(f"> {line}" for line in str(manifest["goal"]).splitlines()), ""]
+    said: Json = manifest.get("evaluation") or {}
+    if not said:
+        return [*lines, "Nobody has judged yet whether it is met.", ""]
+    rows = [[r["requirement"], r["status"], r["evidence"]] for r in said["requirements"]]
+    lines += [f"**Met: {said['met']}.** {said['summary']}", "", *_table(("requirement", "status", "evidence"), rows), ""]
+    return lines + ([*(f"- missing: {gap}" for gap in said["gaps"]), ""] if said["gaps"] else [])
 
 
 def _run(run: Json) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
 _ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--driver", "--extra-context")
-KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait")  # flags a resume need not repeat
+KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait", "approve_plan")  # flags a resume need not repeat
 
 
 def restore(call: Call, effective: Json) -> None:
