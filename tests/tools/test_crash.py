@@ -25,8 +25,9 @@ POINT = '''
 
 def crash_point(path):
     """A durable write is about to happen."""
-    import fcntl, json, os, shutil, signal, subprocess, sys, time
+    import fcntl, json, os, signal, subprocess, sys, time
     from pathlib import Path
+    from lib import keeper, process
     house = Path(__file__).resolve().parent.parent.parent
     try:
         told = json.loads((house / "crash.json").read_text())
@@ -40,9 +41,11 @@ def crash_point(path):
         points.flush()
         if told["do"] == "copy":
             others = _stop_the_world()
-            shutil.copytree(told["session"], f"{told['into']}/{number}", symlinks=True)
+            me, copy = os.getpid(), f"{told['into']}/{number}"
+            words = f"kill -STOP {me}; mkdir -p {told['into']}; cp -a {told['session']} {copy}; kill -CONT {me}"
+            process.ask(["sh", "-c", words])  # our own other threads stand still too
             for pid in reversed(others):
-                os.kill(pid, signal.SIGCONT)
+                keeper.send(pid, signal.SIGCONT)
         elif number == told["at"]:
             (house / "crash.json").unlink()
             layer = told["layer"]
