@@ -51,6 +51,9 @@ class Standing(Walk):
     """A walk over what has been done, that does nothing itself."""
 
     def work(self, stage: Stage, step: Step) -> StageResult:
+        together = self.done_as_one(stage)
+        if together:
+            return together
         orders = self.orders.of(stage, step)
         routed = self.already_routed(stage, orders)
         if routed:

@@ -162,6 +162,10 @@ class Look(Walk):
         waits = self.waits_for_news(stage)
         if waits:
             self.not_yet(stage, waits)
+        together = self.done_as_one(stage)
+        if together:
+            self.say(stage, SKIP, together.note)
+            return together
         orders = self.orders.of(stage, step)
         routed = self.already_routed(stage, orders)
         if routed:

@@ -77,6 +77,8 @@ class Stage:
     max_budget_usd: float | None = None
     in_loop: bool = False
     isolation: str = ""  # worktree
+    depth: int = 0  # how many levels of agents it needs; 0: its definition says
+    on_depth: str = "abort"  # where fewer are left: abort, escalate or compress
 
     @property
     def fans_out(self) -> bool:

@@ -60,11 +60,31 @@ class _Reader:
         self._param_types(params)
         stages = [self._stage(index, spec, loops, params) for index, spec in enumerate(self.specs)]
         self._loops_used(loops)
+        for index, stage in enumerate(stages):
+            if stage.on_depth == "compress":
+                self._compressible(["stages", index, "on_depth"], stages[index:])
         for name, kept in self.data.get("modifiers", {}).items():
             self._modifier(name, kept, loops)
         chosen = self._chosen(modifier)
         kept_stages = tuple(s for s in stages if s.name in chosen)
         return Orchestration(self.data["name"], params, loops, kept_stages)
+
+    def _compressible(self, at: list[Any], stages: list[Stage]) -> None:
+        """Whether this stage and those behind it can be done as one, by an agent that starts none."""
+        able = set(agents.load("stage-compressor").tools)
+        for stage in stages:
+            agent = agents.load(stage.worker.agent) if stage.worker.agent else None
+            why = ""
+            if stage.on_depth != "compress":
+                why = f"{stage.name} would have to be done with it, and does not say so"
+            elif not agent or stage.fans_out or stage.on or stage.isolation:
+                why = f"{stage.name} is not one agent's work without items, members, loops and isolation"
+            elif agent.checks:
+                why = f"{agent.name} has checks of its own, which nobody would run"
+            elif not agent.calls and not set(agent.tools) <= able:
+                why = f"{agent.name} has {', '.join(sorted(set(agent.tools) - able))}, which one who does it all has not"
+            if why:
+                raise self._error(at, f"{stages[0].name!r} cannot be compressed: {why}", "on_depth: escalate")
 
     def _mentioned(self) -> dict[str, Json]:
         """Without a `params:` block, every parameter a stage mentions is one: a text that must be given."""
@@ -184,6 +204,8 @@ class _Reader:
             timeout_seconds=spec.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
             stall_timeout=spec.get("stall_timeout"),
             isolation=spec.get("isolation", ""),
+            depth=spec.get("depth", 0),
+            on_depth=spec.get("on_depth", "abort"),
             model=spec.get("model", ""),
             self_heal=spec.get("self_heal", False),
             max_turns=spec.get("max_turns"),

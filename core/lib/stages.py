@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import fanout, files, manifest, worktrees
+from lib import exhaustion, fanout, files, manifest, worktrees
 from lib.answers import Answers
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
@@ -22,7 +22,7 @@ from lib.orchestration import Loop, Orchestration, Stage
 from lib.order import Order
 from lib.orders import Orders
 from lib.session import Step
-from lib.steps import StepResult, last_word, perform, skip
+from lib.steps import StepResult, last_word, perform, skip, skipped
 
 # Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
 NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
@@ -42,6 +42,7 @@ class Walk:
         self.taken: Counter[str] = Counter()  # how often each loop was
         self.results: dict[str, StageResult] = {}
         self.digests: dict[str, str] = {}  # of each stage's orders in its present round
+        self.compressed: dict[str, StageResult] = {}  # stages that were done as one
 
     def go(self) -> Json:
         stages = self.orchestration.stages
@@ -98,7 +99,34 @@ class Walk:
             self.call.event(label, STATUS[result.exit_code], result.note or None, timer.elapsed_ms())
         return result
 
+    def exhausted(self, stage: Stage) -> StageResult | None:
+        """How the stage ends where there is not enough depth left for it. What was once done as one is not done apart again."""
+        together = self.done_as_one(stage)
+        if together or not exhaustion.short(self.call, stage):
+            return together
+        if stage.on_depth != "compress":
+            return exhaustion.stopped(self.call, stage)
+        stages = exhaustion.tail(self.orchestration, stage)
+        whole, order = exhaustion.as_one(self.call, self.orders, stages, self.base)
+        self.call.event(order.step.slug, "compressing", {"stages": [s.name for s in stages]})
+        self.compressed = exhaustion.apart(stages, perform(self.call, whole, order, self.finished))
+        return self.compressed[stage.name]
+
+    def done_as_one(self, stage: Stage) -> StageResult | None:
+        """What an earlier run, or an earlier stage of this one, made of it together with others."""
+        if stage.on_depth == "compress" and stage.name not in self.compressed:
+            tried = self.call.session.attempts(replace(self.base, stage=exhaustion.folder(stage)))
+            stages = exhaustion.tail(self.orchestration, stage)
+            whole, order = exhaustion.as_one(self.call, self.orders, stages, self.base) if tried else (stage, None)
+            outcome = self.finished.outcome(order, whole.model) if order else None
+            if order and outcome:
+                self.compressed = exhaustion.apart(stages, skipped(self.call, order, outcome))
+        return self.compressed.get(stage.name)
+
     def work(self, stage: Stage, step: Step) -> StageResult:
+        ended = self.exhausted(stage)
+        if ended:
+            return ended
         orders = self.orders.of(stage, step)
         routed = self.already_routed(stage, orders)
         if routed:
