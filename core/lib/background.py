@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from lib import keeper, process, session
-from lib.contract import CORE, Json, StrataError
+from lib.contract import CORE, Json, StrataError, command
 
 STOP_SECONDS = 120.0
 # Ours end with us; this one is started by a process that ends at once, so that it is nobody's of ours.
@@ -46,9 +46,9 @@ def detach(tool: str, arguments: list[str], folder: Path) -> Json:
         "detached": True,
         "pid": pid,
         "session_dir": str(folder),
-        "watch": f"tail -f {name}/.live-report",
+        "watch": f"{command('session')} watch {name}",
         "stop": f"uv run core/{tool}.py --stop {name}",
-        "next": f"tail -f {name}/.live-report",
+        "next": f"{command('session')} watch {name}",
     }
 
 

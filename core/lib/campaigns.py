@@ -394,7 +394,8 @@ class Campaign:
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
-        return manifest | {"session_dir": str(folder), "report": str(path), "next": self.next_command(code)}
+        page = str(folder / "report.html")
+        return manifest | {"session_dir": str(folder), "report": str(path), "page": page, "next": self.next_command(code)}
 
     def next_command(self, code: ExitCode) -> str:
         """What a person would do now."""
@@ -402,7 +403,7 @@ class Campaign:
             return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
         if self.call.driver == "replay":
             return f"{command('campaign')} {shlex.quote(self.source)} --driver live   (the same with real agents)"
-        return f"less {shlex.quote(str(self.call.session.folder / 'execution-report.md'))}"
+        return f"{command('session')} show {shlex.quote(str(self.call.session.folder))}   (or open report.html there)"
 
     def more_budget(self, error: Json) -> str:
         return f"{self.resume_command()} --budget {error.get('limit', 'usd')}=MORE"

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lib import calling, grant, keeper, nursery, observability, printing, process, resuming, signals
+from lib import calling, grant, keeper, live, nursery, observability, page, printing, process, resuming, signals
 from lib import depth as depths
 from lib.config import CHECKED_VARIABLE
 from lib.contract import HOUSE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
@@ -90,6 +90,8 @@ class Call:
         if self._session.outermost and self.tool.layer in (2, 3) and not self.grant:
             resuming.keep(self._session.folder, self.tool.name, self.driver, sys.argv[1:])
         signals.clear(self._session.folder, LAYER_NAMES[self.tool.layer], label)  # an old run's word is not this one's
+        if self._session.outermost and self.tool.layer:
+            live.begin(self._session.folder)
         self.report("started")
         return self._session
 
@@ -216,16 +218,27 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
         document = error_document(tool, _system_error(error))
     except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
         document = error_document(tool, _unexpected(error, call))
+    live.end()
     process.say_stop()
     nursery.close_nursery()
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
     if call and call.session_dir:
+        _draw(call)
         _leave_word(call, code, document)
     printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
     sys.exit(int(code))
+
+
+def _draw(call: Call) -> None:
+    """The report a person opens, made when everything has ended. Not having one does not change how the run ended."""
+    if call.session.outermost and call.tool.layer:
+        try:
+            page.write(call.session.folder, ended=True)
+        except (OSError, StrataError) as error:
+            observability.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=str(error))
 
 
 def error_document(tool: Tool, error: StrataError) -> Json:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from lib import files, printing, process, report, signals
+from lib import files, live, printing, process, report, signals
 from lib.contract import ExitCode, Json, StrataError
 from lib.redact import redact
 from lib.session import now
@@ -155,15 +155,11 @@ def write_consolidated_report(session_dir: Path | str) -> Path:
 
 def relay(line: str) -> None:
     """Passes on a line of a child's stderr. A child's last error line is progress here: only the top tool's is the last."""
-    try:
-        document = json.loads(line) if line.startswith("{") else None
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    event = parse(line) if line.startswith("{") else {}
+    if not event:
         if line.strip():
             _write(line)
         return
-    event = cast(Json, document)
     if event.get("event") == "heartbeat":
         return  # it has been heard; ours is heard further up
     if event.get("status") == "error":
@@ -172,16 +168,26 @@ def relay(line: str) -> None:
 
 
 def show(event: Json) -> None:
-    if event.get("event") == "heartbeat" and sys.stderr.isatty():
-        return
-    _write(_for_person(event) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
+    if live.current or (event.get("event") == "heartbeat" and sys.stderr.isatty()):
+        return  # whoever looks on sees it in the tree
+    _write(for_person(event) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
 
 
-def _for_person(event: Json) -> str:
+def parse(line: str) -> Json:
+    """A line of an event stream, or nothing."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return cast(Json, found) if isinstance(found, dict) else {}
+
+
+def for_person(event: Json) -> str:
     error = event.get("error")
     if error:
         return f"    {error.get('code')}: {error.get('message')}"
-    took = f"  {event['elapsed_ms'] / 1000:.1f}s" if "elapsed_ms" in event else ""
+    seconds = event["elapsed_ms"] / 1000 if "elapsed_ms" in event else event.get("elapsed_seconds")
+    took = f"  {seconds:.1f}s" if seconds is not None else ""
     detail = event.get("detail") or ""
     if isinstance(detail, dict):
         detail = "  ".join(f"{k}={v}" for k, v in cast(Json, detail).items())
@@ -189,5 +195,8 @@ def _for_person(event: Json) -> str:
 
 
 def _write(line: str) -> None:
+    if live.current:
+        live.current.say(redact(line))
+        return
     with _stderr_lock:
         printing.write(sys.stderr, redact(line) + "\n")  # the session folder has everything, whoever listens

@@ -7,7 +7,7 @@ import select
 import sys
 from pathlib import Path
 
-from lib import files, process
+from lib import files, live, process
 from lib.approvals import Asked, Decision, read_answer
 from lib.calling import ToolResult
 from lib.contract import Interrupted, Json, StrataError
@@ -21,12 +21,13 @@ def at_a_terminal() -> bool:
 
 def _read(prompt: str) -> str:
     """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    while not select.select([sys.stdin], [], [], 0.2)[0]:
-        if process.stopping.is_set():
-            raise Interrupted()
-    return sys.stdin.readline().strip()
+    with live.aside():
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        while not select.select([sys.stdin], [], [], 0.2)[0]:
+            if process.stopping.is_set():
+                raise Interrupted()
+        return sys.stdin.readline().strip()
 
 
 def decide(asked: Asked, session: Path) -> Decision | None:

@@ -14,7 +14,7 @@ from lib.redact import redact
 SHOWN = (
     *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
     *("status", "verdict", "grade", "cost_usd", "turns", "duration_seconds", "confinement"),
-    *("session_dir", "attempt_dir", "report", "next"),
+    *("session_dir", "attempt_dir", "report", "page", "next"),
 )
 
 
@@ -22,6 +22,8 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
     """The one document of a tool, on stdout. To a tool above it goes as it is: a secret may look like a part of a path."""
     if output_format == "json":
         text = json.dumps(said, ensure_ascii=False)
+    elif "text" in said:
+        text = str(said["text"])
     elif "explained" in said:
         text = table(said)
     elif sys.stdout.isatty():
@@ -61,7 +63,7 @@ def readable(said: Json) -> str:
         lines.append(f"{known['session']}: {known['status']}" + (f", {known['grade']}" if known.get("grade") else ""))
     for phase in said.get("phases", []):
         grade = phase.get("sentinel_grade")
-        mark = {0: "✓", None: "·", 3: "?"}.get(phase.get("exit_code"), "✗")
+        mark = {0: "✓", None: "·", 3: "?", 12: "≈"}.get(phase.get("exit_code"), "✗")
         lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
         for run in phase.get("runs", []):
             lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]

@@ -141,6 +141,7 @@ class Walk:
         if settled:
             return self.sum_up(stage, settled, len(orders))
         goes_on = stage.on_item_failure == "skip" or bool(stage.members)
+        self.call.event(f"{self.base.slug}.{stage.name}", "fan-out", {"items": len(orders), "together": stage.cap})
 
         def go_on(step: StepResult) -> bool:
             return step.ok or (goes_on and step.exit_code not in NEVER_ABSORBED)

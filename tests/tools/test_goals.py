@@ -208,10 +208,15 @@ def test_another_round_is_asked_about_and_rounds_have_an_end(trial: House, model
     more = roadmap(phase("owls", "owls"))
     asked = scripted(model, GOOD, more, judged=(OPEN,))
     assert run(trial, "--rounds", "2").code == 3
+    effective = trial.folder / "s/effective-config.json"
+    before = effective.read_text()
     held = resume(trial, "--approve")
     assert held.code == 3, held.stderr[-2000:]
     assert "round 2 of 2" in held.document["waiting"][0]["question"]
     assert held.document["evaluation"] == OPEN
+    effective.write_text(before)  # as a kill leaves it between planning the round and taking the plan
+    assert resume(trial).code == 3
+    assert len(prompts(asked, "roadmap-writer")) == 2, "what was planned is not planned again"
     refused = resume(trial, "--reject", "enough")
     assert (refused.code, refused.error["code"]) == (1, "REJECTED")
     done = resume(trial, "--approve")

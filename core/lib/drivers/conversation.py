@@ -96,7 +96,7 @@ def hear(talk: Conversation, message: Any) -> None:
                     refusal = {"tool_name": block.name, "tool_use_id": block.id, "reason": "it was not given this tool"}
                     talk.refused.append(refusal)
                     talk.request.on_event("denied", {"tool": block.name})
-                talk.request.on_event("tool-use", {"tool": block.name})
+                talk.request.on_event("tool-use", {"tool": block.name, **brief(block.input)})
     elif kind == "UserMessage":
         for block in cast(list[Any], message.content):  # or a text, of which no letter has an id
             talk.doing.pop(getattr(block, "tool_use_id", ""), None)
@@ -105,6 +105,15 @@ def hear(talk: Conversation, message: Any) -> None:
         talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
     elif kind == "ResultMessage":
         talk.result = message  # several can come; the last counts
+
+
+def brief(arguments: Json) -> Json:
+    """The one argument that says most about a tool call, short enough for a line."""
+    for name in ("command", "file_path", "pattern", "path", "url", "query", "description"):
+        if isinstance(arguments.get(name), str):
+            words = " ".join(str(arguments[name]).split())
+            return {"what": words if len(words) <= 80 else f"{words[:38]} … {words[-38:]}"}
+    return {}
 
 
 def given(request: Request, name: str) -> bool:

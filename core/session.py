@@ -1,0 +1,134 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+# ]
+# [tool.uv]
+# exclude-newer = "2026-11-15T00:00:00Z"
+# ///
+"""Layer 0: looks at sessions, from their files alone; list, show, watch, report and more. `uv run core/session.py list`"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from lib import cli, gallery, live, observability, page, process, report, scene
+from lib.cli import Call, Tool
+from lib.contract import HOUSE, Interrupted, Json, usage
+
+TOOL = Tool(
+    "session",
+    layer=0,
+    summary="Look at sessions: list them, show or watch one, read its report, draw its graph, remove old ones.",
+    example="uv run core/session.py show latest",
+)
+VERBS = {
+    "list": "the sessions there are, newest first",
+    "show": "one session as a tree",
+    "watch": "the same, live, until the run ends",
+    "tail": "what happened last; follows while it runs",
+    "report": "makes report.html and execution-report.md, and says where they are",
+    "graph": "a session, or a plan.yaml, as a Mermaid flowchart",
+    "prune": "removes sessions older than --older-than; only says which, without --yes",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("verb", choices=tuple(VERBS), help="; ".join(f"{verb}: {what}" for verb, what in VERBS.items()))
+    add("session", metavar="SESSION", nargs="?", help="its folder, its name or the beginning of it, or `latest` (the default)")
+    add("--older-than", metavar="AGE", help="prune: 30d, 12h, 2w")
+    add("--yes", action="store_true", help="prune: do it")
+    add("--lines", metavar="N", type=cli.count, default=20, help="tail: how many to begin with (default 20)")
+
+
+def main(call: Call) -> Json:
+    options = call.options
+    base = Path(options.session_base).absolute() if options.session_base else HOUSE / "sessions"
+    name = options.session or options.session_dir or "latest"
+    if options.verb == "list":
+        found = gallery.listing(base)
+        return said(sessions=found, text=gallery.table(found, base))
+    if options.verb == "prune":
+        return prune(base, options.older_than, options.yes)
+    if options.verb == "graph":
+        drawn = gallery.graph(name, base)
+        return said(graph=drawn, text=drawn)
+    folder = gallery.find(name, base)
+    if options.verb == "show":
+        return show(folder)
+    if options.verb == "watch":
+        return watch(folder)
+    if options.verb == "tail":
+        return tail(folder, options.lines, follow=options.output_format == "text")
+    made = page.write(folder)
+    return said(report=str(made), markdown=str(report.write(folder)), text=str(made))
+
+
+def said(**fields: object) -> Json:
+    return {"tool": "session", "status": "success", "exit_code": 0, **fields}
+
+
+def show(folder: Path) -> Json:
+    seen = scene.Reader(folder).look()
+    out = live.console(stderr=False)
+    lines = [line.plain for line in live.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, live.plain(out))]
+    error: Json = seen.manifest.get("error") or {}
+    if error and not seen.alive:
+        lines += ["", f"{error.get('code')}: {error.get('message')}", *([f"→ {error['hint']}"] if error.get("hint") else [])]
+    return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))
+
+
+def watch(folder: Path) -> Json:
+    """Until the run has ended; one that has ended is shown as it is."""
+    if live.wanted() and scene.alive(folder):
+        live.View(folder, live.console()).follow(lambda seen: process.stopping.is_set() or not seen.alive)
+    else:
+        while scene.alive(folder):
+            if process.stopping.wait(0.5):
+                raise Interrupted()
+    if process.stopping.is_set():
+        raise Interrupted()
+    return show(folder)
+
+
+def tail(folder: Path, count: int, follow: bool) -> Json:
+    if not follow:
+        return said(lines=gallery.lines_of(folder, count))
+    path = folder / ".live-report"
+    shown = gallery.lines_of(folder, count)
+    offset = path.stat().st_size if path.exists() else 0
+    for event in shown:
+        print(observability.for_person(event), flush=True)
+    while scene.alive(folder):
+        if process.stopping.wait(0.3):
+            raise Interrupted()
+        with path.open("rb") as file:
+            file.seek(offset)
+            whole, found, _ = file.read().rpartition(b"\n")
+        offset += len(whole) + len(found)
+        for line in whole.decode("utf-8", "replace").splitlines():
+            print(observability.for_person(observability.parse(line)), flush=True)
+    return said(text="")
+
+
+def prune(base: Path, older_than: str | None, yes: bool) -> Json:
+    if not older_than:
+        usage("how old?", "prune --older-than 30d")
+    going, staying = gallery.old(base, gallery.seconds(older_than))
+    freed = sum(gallery.size(p) for p in going)
+    lines = [f"{'removed' if yes else 'would remove'} {p.name}" for p in going]
+    lines += [f"stays {s['session']}: {s['why']}" for s in staying]
+    lines += [f"{len(going)} sessions, {freed / 1e6:.1f} MB" + ("" if yes or not going else "; add --yes to do it")]
+    if yes:
+        gallery.remove(going)
+    names = [p.name for p in going]
+    return said(
+        removed=names if yes else [], would_remove=[] if yes else names, stays=staying, bytes=freed, text="\n".join(lines)
+    )
+
+
+if __name__ == "__main__":
+    cli.run(TOOL, arguments, main)
