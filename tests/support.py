@@ -5,13 +5,17 @@ from __future__ import annotations
 import atexit
 import compileall
 import copy
+import fcntl
 import json
 import os
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -197,6 +201,33 @@ def work(task, out, call):
     codes = {"fail": 1, "depth": 2, "human": 3, "refine": 10, "escalate": 11, "timeout": 21}
     raise StrataError("TRIAL", f"{name} says {word}", exit_code=ExitCode(codes[word]))
 """
+
+
+def at_a_terminal(
+    house: House, tool: str, typed: list[tuple[str, str]], *flags: str, size: tuple[int, int] = (30, 100), **env: str
+) -> tuple[int, str]:
+    """Runs a tool in a terminal and types each answer when its question has come. Returns its code and all it showed."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(house.workspace)
+        os.execve(sys.executable, house.argv(tool, *flags), house.env | env)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    shown, read = b"", 0  # what was shown, and how much of it was answered
+    try:
+        while True:
+            try:
+                data = os.read(terminal, 65536)
+            except OSError:
+                break  # it has ended
+            if not data:
+                break
+            shown += data
+            if typed and typed[0][0].encode() in shown[read:]:
+                read = len(shown)
+                os.write(terminal, typed.pop(0)[1].encode())
+    finally:
+        os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
 def plan(house: House, **words: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 REFRESH_SECONDS = 0.25
-LEVELS = 5  # from everything down to a line for each phase
+LEVELS = 5  # from everything down to what runs and what failed
 BAR = 20
 _MARKS = {
     "success": ("✓", "green"),
@@ -56,7 +56,7 @@ def picture(seen: Scene, width: int, height: int | None, plain: bool = False) ->
     from rich.text import Text
 
     lines: list[Text] = []
-    for level in range(LEVELS, -1, -1):
+    for level in range(LEVELS, 0, -1):
         lines = [header(seen), *(line for node in seen.root.nodes for line in _lines(node, 1, level, seen.now))]
         if height is None or len(lines) <= height:
             break
@@ -114,10 +114,10 @@ def clock(seconds: float) -> str:
 
 def _lines(node: Node, depth: int, level: int, now: float) -> list[Text]:
     """A node and what is below it. Level 5 shows everything; 4 folds what is finished, 3 items that are done, 2 what is to come,
-    1 and 0 all but what runs."""
+    1 all but what runs or failed."""
     shown = [_line(node, depth, now)]
     folded = level < 5 and node.status in ("success", PENDING) and node.kind in ("phase", "run")
-    if folded or level == 0:
+    if folded:
         return shown
     below = node.nodes
     if node.kind == "stage" and below and (level < 4 or len(below) > 12):

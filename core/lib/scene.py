@@ -300,6 +300,8 @@ class Reader:
             slug = ".".join(p for p in (*Path(place).parts[1:], name) if p != ".")
             for stage in node.nodes:
                 stage.wanted = self._wanted.get(f"{slug}.{stage.name}", 0)
+                if going and 0 < len(stage.nodes) < stage.wanted:
+                    stage.status = RUNNING  # the rest waits for its turn
             node.note = _message(manifest)
             node.status = _sum(node, _word(manifest.get("status")), going)
             found.append(node)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from lib.contract import ExitCode
 from scripted_model.server import by_agent, scripted
 from skeletons.scripts import returns
-from support import WORKER, House, Ran, log, plan, wait_for, with_marker
+from support import WORKER, House, Ran, at_a_terminal, log, plan, wait_for, with_marker
 
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
 
@@ -444,50 +442,26 @@ def test_waiting_is_3_whoever_listens(trial: House, closed: str) -> None:
 # At a terminal
 
 
-def at_a_terminal(house: House, typed: list[tuple[str, str]], *flags: str) -> tuple[int, str]:
-    """Runs a campaign in a terminal and types each answer when its question has come."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(house.workspace)
-        os.execve(sys.executable, house.argv("campaign", *flags), house.env)
-    shown, read = b"", 0  # what was shown, and how much of it was answered
-    try:
-        while True:
-            try:
-                data = os.read(terminal, 4096)
-            except OSError:
-                break  # it has ended
-            if not data:
-                break
-            shown += data
-            if typed and typed[0][0].encode() in shown[read:]:
-                read = len(shown)
-                os.write(terminal, typed.pop(0)[1].encode())
-    finally:
-        os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
-
-
 def test_at_a_terminal_a_checkpoint_is_asked_at_once(trial: House) -> None:
     write(trial, FIRST % ", checkpoint: {at: after, question: Good?}" + SECOND % "")
-    code, shown = at_a_terminal(trial, [("later: ", "y\n")], "plan.yaml")
+    code, shown = at_a_terminal(trial, "campaign", [("later: ", "y\n")], "plan.yaml")
     assert code == 0, shown
     assert log(trial) == ["a", "b"]
 
 
 def test_at_a_terminal_no_answer_means_later_and_ctrl_c_means_stop(trial: House) -> None:
     write(trial, FIRST % ", checkpoint: {at: before}")
-    code, shown = at_a_terminal(trial, [("later: ", "\n")], "plan.yaml")
+    code, shown = at_a_terminal(trial, "campaign", [("later: ", "\n")], "plan.yaml")
     assert code == 3
     assert "waiting for you: " in shown and "error" not in shown
-    code, shown = at_a_terminal(trial, [("later: ", "\x03")], "--resume", trial.session.name)
+    code, shown = at_a_terminal(trial, "campaign", [("later: ", "\x03")], "--resume", trial.session.name)
     assert code == 20, shown
 
 
 def test_at_a_terminal_an_escalation_is_answered_and_goes_on(trial: House) -> None:
     write(trial, FIRST % "")
     plan(trial, a="fail")
-    code, shown = at_a_terminal(trial, [("stop here: ", "try blue\n"), ("stop here: ", "\n")], "plan.yaml")
+    code, shown = at_a_terminal(trial, "campaign", [("stop here: ", "try blue\n"), ("stop here: ", "\n")], "plan.yaml")
     assert code == 3, shown
     assert "What was tried" in shown
     assert "try blue" in (trial.session / "resolutions/human-01.md").read_text()
@@ -512,7 +486,7 @@ def test_a_detached_run_goes_on_alone_and_is_stopped_and_resumed(trial: House) -
     write(trial, FIRST % "")
     ran = campaign(trial, "--detach")
     assert ran.code == 0, ran.stderr
-    assert ".live-report" in ran.document["watch"] and "--stop" in ran.document["stop"]
+    assert "session.py watch" in ran.document["watch"] and "--stop" in ran.document["stop"]
     wait_for((trial.workspace / "started").exists)
     stopped = trial.json("campaign", "--stop", ran.document["session_dir"])
     assert stopped.code == 0, stopped.stderr

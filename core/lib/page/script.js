@@ -71,7 +71,7 @@
     apply();
   });
   document.getElementById("open").addEventListener("click", () => all("details.group").forEach((d) => { d.open = true; }));
-  document.getElementById("close").addEventListener("click", () => all("#steps details").forEach((d) => { d.open = false; }));
+  document.getElementById("close").addEventListener("click", () => all(".steps details").forEach((d) => { d.open = false; }));
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
     if (event.key === "/" && !typing) { event.preventDefault(); search.focus(); }

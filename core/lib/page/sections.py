@@ -102,6 +102,8 @@ def cost(seen: Scene) -> list[str]:
     ]
     parts = [heading("cost")]
     parts += [soft("Replayed: somebody paid this once; this run did not.")] if seen.replayed else []
+    if not stages:
+        return [*parts, soft("No agent was asked anything.")]
     parts.append(_costs("stage", stages, ["in the ledger", str(int(sums.get("agents", 0))), *total]))
     return [*parts, _costs("model", models, None)]
 

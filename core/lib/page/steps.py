@@ -31,13 +31,14 @@ def leaves(node: Node, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 def filters(names: tuple[str, ...], node: Node) -> dict[str, Any]:
     """What the filter of the page looks at."""
     words = " ".join([*names, node.status, *(f"{t.agent} {t.model} {t.kind}" for t in node.tries)]).lower()
-    bad = kind(node.status) in ("bad", "open") or node.retries or any(t.denials for t in node.tries)
+    bad = any(kind(s) in ("bad", "open") for s in (node.status, *(t.status for t in node.tries)))
+    bad = bad or node.retries or any(t.denials for t in node.tries)
     return {"data_leaf": words, "data_bad": int(bool(bad))}
 
 
 def listed(seen: Scene) -> list[str]:
     few = sum(1 for _ in leaves(seen.root)) <= OPEN_UP_TO
-    return [heading("steps"), *(_node(node, (), few, seen.now) for node in seen.root.nodes)]
+    return [heading("steps"), tag("div", *(_node(node, (), few, seen.now) for node in seen.root.nodes), cls="steps")]
 
 
 def _node(node: Node, above: tuple[str, ...], few: bool, now: float) -> str:
