@@ -29,7 +29,7 @@ from lib.cli import Call
 from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.findings import worst
 from lib.plan import Phase, Plan
-from lib.session import Step, now
+from lib.session import Step, every_outcome, now
 from lib.stages import NEVER_ABSORBED
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
@@ -395,10 +395,12 @@ class Campaign:
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
         page = str(folder / "report.html")
-        return manifest | {"session_dir": str(folder), "report": str(path), "page": page, "next": self.next_command(code)}
+        return manifest | {"session_dir": str(folder), "report": str(path), "page": page, "next": self.next_command(code, error)}
 
-    def next_command(self, code: ExitCode) -> str:
+    def next_command(self, code: ExitCode, error: Json | None) -> str:
         """What a person would do now."""
+        if code not in DONE and (error or {}).get("code") == "BUDGET_EXCEEDED":
+            return str((error or {})["hint"])
         if code not in DONE:
             return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
         if self.call.driver == "replay":
@@ -406,7 +408,22 @@ class Campaign:
         return f"{command('session')} show {shlex.quote(str(self.call.session.folder))}   (or open report.html there)"
 
     def more_budget(self, error: Json) -> str:
-        return f"{self.resume_command()} --budget {error.get('limit', 'usd')}=MORE"
+        """How to go on with more: the campaign's limits on the command line, those of a phase in the plan."""
+        kind = str(error.get("limit", "usd"))
+        if error.get("scope"):
+            return f"raise `budget: {{{kind}: …}}` of that phase in {self.source}, then: {self.resume_command()} {self.source}"
+        limit = ledger.Ledger(self.call.session.folder).limits.get(ledger.WHOLE, {}).get(kind, 1)
+        return f"{self.resume_command()} --budget {kind}={limit * 2:g}"
+
+    def own_fault(self, bad: dict[str, ToolResult]) -> Json | None:
+        """What no agent can mend and no answer resolves: a login, a program that is missing."""
+        newest = {str(e.step): e for p in bad for e in every_outcome(self.call.session.folder, self.plan.phase(p).folder)}
+        codes: dict[str, Json] = {}
+        for ended in newest.values():
+            error: Json = ended.outcome.get("error") or {}
+            codes[str(error.get("code"))] = error | {"evidence": str(ended.folder)}
+        found = next((codes[c] for c in ("LOGIN_MISSING", "LOGIN_REFUSED", "CLI_MISSING") if c in codes), None)
+        return {**found, "hint": f"{found.get('hint', '')}; then: {self.resume_command()}"} if found else None
 
     def resume_command(self) -> str:
         return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
@@ -448,6 +465,9 @@ class Campaign:
         spent = next((r for r in bad.values() if (r.error or {}).get("code") == "BUDGET_EXCEEDED"), None)
         if spent:
             return ExitCode.NEEDS_ESCALATION, {**(spent.error or {}), "hint": self.more_budget(spent.error or {})}
+        fault = self.own_fault(bad) if bad else None
+        if fault:
+            return ExitCode.FAILURE, fault
         rejected = next((r for r in bad.values() if r.document.get("status") == "rejected"), None)
         if rejected:
             return ExitCode.FAILURE, rejected.error

@@ -224,7 +224,7 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
     if call and call.session_dir:
-        _draw(call)
+        _draw(call, document)
         _leave_word(call, code, document)
     printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
@@ -232,11 +232,14 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     sys.exit(int(code))
 
 
-def _draw(call: Call) -> None:
-    """The report a person opens, made when everything has ended. Not having one does not change how the run ended."""
+def _draw(call: Call, document: Json) -> None:
+    """The report a person opens, made when everything has ended; an error says where it is. Not having one does not change how
+    the run ended."""
     if call.session.outermost and call.tool.layer:
         try:
-            page.write(call.session.folder, ended=True)
+            made = page.write(call.session.folder, ended=True)
+            if document.get("error"):
+                document["error"] = {**document["error"], "evidence": document["error"].get("evidence") or str(made)}
         except (OSError, StrataError) as error:
             observability.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=str(error))
 

@@ -28,7 +28,7 @@ class Depth:
                 "DEPTH_EXCEEDED",
                 f"{needed} level{'s' if needed > 1 else ''} of agents needed, {max(self.remaining, 0)} left "
                 f"(depth {self.current} of {self.maximum})",
-                "start the outermost command with a larger --max-depth",
+                f"start the outermost command with --max-depth {self.current + needed} or more",
                 ExitCode.DEPTH_EXCEEDED,
             )
 

@@ -165,7 +165,8 @@ def mermaid(root: Node) -> str:
             for turn, stage in enumerate(run.nodes or [run], 1):
                 here = f"{key}_{place}_{turn}"
                 items = f" ×{len(stage.nodes)}" if stage.nodes else (f" {stage.note}" if stage.note == "×" else "")
-                lines.append(f'    {here}["{_label(run.name)}: {_label(stage.name)}{items}"]')
+                name = f"{run.name}: {stage.name}" if stage is not run else run.name
+                lines.append(f'    {here}["{_label(name)}{items}"]')
                 colours.append(f"  class {here} {_class(stage.status)}")
                 lines += [f"    {before} --> {here}"] if before else []
                 lines += [f"    {ends[o]} --> {here}" for o in run.after if o in ends] if turn == 1 else []

@@ -113,6 +113,7 @@ class Ledger:
                 message += f", and {agent} may need {cap:g}" if kind == "usd" else ""
                 detail = {"limit": kind, "scope": scope, "spent": self.spent_on()}
                 hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={_more(limit)}"
+                hint = hint if scope == WHOLE else "raise the budget of that phase in the plan, and resume with the plan"
                 raise StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
     def _require_room_below(self, parent: str) -> None:
@@ -163,6 +164,16 @@ class Ledger:
     def sums(self) -> Sums:
         lines = self.lines()
         return lines[-1]["sums"] if lines else {}
+
+    def open(self) -> dict[str, Json]:
+        """What was reserved and has not been settled, by the attempt it is for."""
+        found: dict[str, Json] = {}
+        for line in self.lines():
+            if line["kind"] == "reserve":
+                found[line["id"]] = line
+            elif line["kind"] == "settle":
+                found.pop(line["id"], None)
+        return found
 
     def spent_on(self) -> list[Json]:
         """Per agent: how many, and what they were charged."""

@@ -83,7 +83,7 @@ def header(seen: Scene) -> Text:
     words.append(seen.root.name, style="bold")
     state = f" {status}" + (f", {seen.root.grade}" if seen.root.grade else "")
     words.append(state, style=style)
-    if seen.alive and seen.state:
+    if seen.alive and seen.state not in ("", "PHASE_N", "INIT", "CHECKPOINT"):
         words.append(f" ({seen.state.lower()})", style="dim")
     end = seen.now if seen.alive else (scene.when(seen.manifest.get("finished_at")) or seen.root.ended)
     if seen.started and end:
@@ -94,13 +94,11 @@ def header(seen: Scene) -> Text:
 
 
 def money(seen: Scene) -> str:
+    """What has been spent, and what of the budget is promised to agents that have not ended."""
     limit = seen.budget.get("usd")
-    return (
-        f"{seen.spent.get('usd', 0):.2f}"
-        + (f" of {limit:g}" if limit else "")
-        + " USD"
-        + (" (replayed)" if seen.replayed else "")
-    )
+    words = f"{max(seen.spent.get('usd', 0) - seen.reserved, 0):.3f}" + (f" of {limit:g}" if limit else "") + " USD"
+    words += f", {seen.reserved:.2f} set aside" if seen.reserved else ""
+    return words + (" (replayed)" if seen.replayed else "")
 
 
 def clock(seconds: float) -> str:

@@ -20,7 +20,7 @@ def find(name: str) -> Path:
     for file in (Path(name), PLANS / f"{name}.yaml"):
         if file.is_file():
             return file.absolute()
-    known = (f"config/plans/{p.name}" for p in PLANS.glob("*.yaml"))
+    known = (f"config/plans/{p.name}" for p in PLANS.glob("*.yaml") if not p.stem.endswith("-checks"))
     raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", nearest(name, known))
 
 

@@ -93,7 +93,9 @@ def error(problem: Json) -> None:
     """The last line of stderr."""
     if sys.stderr.isatty():
         word = "waiting for you" if problem.get("code") == "HUMAN_INPUT" else "error"
-        text = f"{word}: {problem['message']}\n" + (f"  → {problem['hint']}\n" if problem.get("hint") else "")
+        text = f"{word}: {problem['message']}\n"
+        text += f"  evidence: {problem['evidence']}\n" if problem.get("evidence") else ""
+        text += f"  → {problem['hint']}\n" if problem.get("hint") else ""
     else:
         text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
     write(sys.stderr, redact(text))

@@ -116,6 +116,7 @@ class Scene:
     description: str = ""
     manifest: Json = field(default_factory=dict[str, Any])
     spent: dict[str, float] = field(default_factory=dict[str, float])  # the ledger's: usd, tokens, agents
+    reserved: float = 0.0  # USD of that which is only set aside, for agents that have not ended
     budget: dict[str, float] = field(default_factory=dict[str, float])
     driver: str = ""
     started: float | None = None
@@ -184,12 +185,15 @@ class Reader:
         plan: Json = effective.get("plan") or {}
         manifest = read(folder / "manifest.json")
         going = not ended and alive(folder)
+        book = ledger.Ledger(folder)
+        open_ones = book.open()
         tries = [self._try(step, path, going) for step, path in every_attempt(folder)]
+        for one in tries:
+            one.agent = one.agent or str(open_ones.get(one.folder, {}).get("agent", ""))
         root = Node("session", manifest.get("campaign") or plan.get("name") or folder.name)
         root.nodes = self._phases(plan, tries, going) + self._loose(plan, tries, going)
         root.status = _root_status(root, manifest, going)
         root.grade = str(manifest.get("grade") or "") if not going else ""
-        book = ledger.Ledger(folder)
         return Scene(
             folder,
             root,
@@ -199,6 +203,7 @@ class Reader:
             str(plan.get("description") or ""),
             manifest,
             {kind: float(value) for kind, value in book.sums().get(ledger.WHOLE, {}).items()},
+            sum(float(line["usd"]) for line in open_ones.values()),
             dict(book.limits.get(ledger.WHOLE, {})),
             str(cast(Json, effective.get("settings") or {}).get("driver") or ""),
             when(manifest.get("started_at")) or root.started or _first(folder),

@@ -25,7 +25,7 @@ POINT = '''
 
 def crash_point(path):
     """A durable write is about to happen."""
-    import fcntl, json, os, signal, subprocess, sys, time
+    import fcntl, json, os, signal, sys, time
     from pathlib import Path
     from lib import keeper, process
     house = Path(__file__).resolve().parent.parent.parent
@@ -53,9 +53,12 @@ def crash_point(path):
             doomed = _stop_the_world() if layer == "all" else ([] if ours else _above(layer))
             if doomed or ours:
                 (house / "killed").write_text(layer)
-            dead = [*doomed, *([os.getpid()] if layer == "all" or ours else [])]
-            if dead:  # by a stranger: this process is itself asked to end as soon as its parent is gone
-                subprocess.run(["sh", "-c", f"kill -9 {' '.join(map(str, dead))}"], start_new_session=True)
+            me = os.getpid()
+            words = [f"kill -9 {' '.join(map(str, doomed))}"] if doomed else []
+            if layer == "all" or ours:  # standing still: once its parent is gone it is asked to end, and would end the killer
+                words = [f"kill -STOP {me}", *words, f"kill -9 {me}"]
+            if words:
+                process.ask(["sh", "-c", "; ".join(words)])
             time.sleep(0.5)  # for whoever is still there to notice
 
 

@@ -55,7 +55,8 @@ def _rows(box: Node) -> list[tuple[str, str]]:
         for stage in run.nodes or [run]:
             items = f" ×{len(stage.nodes)}" if stage.nodes else ""
             again = f" (round {stage.rounds})" if stage.rounds > 1 else ""
-            found.append((kind(stage.status), f"{run.name}: {stage.name}{items}{again}"))
+            name = f"{run.name}: {stage.name}" if stage is not run else run.name
+            found.append((kind(stage.status), f"{name}{items}{again}"))
     rest = found[ROWS - 1 :]
     if len(found) > ROWS:
         bad = sum(colour == "bad" for colour, _ in rest)

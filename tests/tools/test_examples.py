@@ -1,0 +1,71 @@
+"""The example in every tool's --help is run as it stands, in a folder that has what it names. Real CLI, scripted model."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripted_model.server import Reply, Request, say, tool
+from support import CORE, ROOT, House
+
+TOOLS = sorted(p.stem for p in CORE.glob("*.py"))
+
+
+def obliging(request: Request) -> Reply:
+    """An agent that writes every output it is asked for, and ends as it is told to."""
+    outputs = re.findall(r"^- \w[\w.-]*: (/\S+)", request.prompt.partition("## Outputs")[2].partition("## Finish")[0], re.M)
+    if request.turn == 0 and outputs:
+        return say(*(tool("Write", file_path=path, content="# Done\n\nAs it was asked for.\n") for path in outputs))
+    complete = re.search(r"STAGE_\w+_COMPLETE", request.prompt)
+    return say(complete[0] if complete else "DONE: it is there")
+
+
+@pytest.fixture
+def furnished(house: House, model) -> House:
+    model(obliging)
+    for name in ("tests/fixtures/quickstart", ".claude/skills"):
+        shutil.copytree(ROOT / name, house.folder / name)
+    for folder in (house.folder / "docs", house.folder / "my-project/docs", house.folder / "home/my-project"):
+        folder.mkdir(parents=True)
+    for folder in (house.folder, house.folder / "my-project"):
+        (folder / "docs/spec.md").write_text("# Log in\n\nPeople log in.\n")
+    (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
+    return house
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_example_of_a_tool_runs(furnished: House, name: str) -> None:
+    text = furnished.run(name, "--help").stdout
+    example = text.partition("example:\n")[2].strip()
+    assert example.startswith(f"uv run core/{name}.py"), text
+    words = [re.sub("^~", furnished.env["HOME"], w) for w in shlex.split(example)[2:]]
+    if name == "signals":  # it waits for a run that has ended
+        said = ("--layer", "orch", "--signal-name", "ospec")
+        assert furnished.json("signals", "write", "--session-dir", make(furnished, words), *said).code == 0
+    if name == "session":
+        assert furnished.json("check", "ruff", "--cwd", str(furnished.folder / "my-project")).code == 0
+    ran = subprocess.run(
+        [sys.executable, *words, "--output-format", "json"],
+        cwd=furnished.folder,
+        env=furnished.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert json.loads(ran.stdout)["status"] in ("success", "complete")
+
+
+def make(house: House, words: list[str]) -> str:
+    folder = house.folder / words[words.index("--session-dir") + 1]
+    folder.mkdir(parents=True)
+    (folder / ".trace").write_text("0123456789abcdef\n")
+    return str(Path(folder))
