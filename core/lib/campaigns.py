@@ -417,11 +417,13 @@ class Campaign:
 
     def own_fault(self, bad: dict[str, ToolResult]) -> Json | None:
         """What no agent can mend and no answer resolves: a login, a program that is missing."""
-        newest = {str(e.step): e for p in bad for e in every_outcome(self.call.session.folder, self.plan.phase(p).folder)}
         codes: dict[str, Json] = {}
-        for ended in newest.values():
-            error: Json = ended.outcome.get("error") or {}
-            codes[str(error.get("code"))] = error | {"evidence": str(ended.folder)}
+        for phase in map(self.plan.phase, bad):
+            newest = {str(e.step): e for e in every_outcome(self.call.session.folder, phase.folder)}
+            for ended in newest.values():
+                error: Json = ended.outcome.get("error") or {}
+                if ended.step.orchestrator in {r.name for r in phase.runs}:  # what was asked to judge or mend is another thing
+                    codes[str(error.get("code"))] = error | {"evidence": str(ended.folder)}
         found = next((codes[c] for c in ("LOGIN_MISSING", "LOGIN_REFUSED", "CLI_MISSING") if c in codes), None)
         return {**found, "hint": f"{found.get('hint', '')}; then: {self.resume_command()}"} if found else None
 

@@ -151,7 +151,7 @@ def _line(node: Node, depth: int, now: float) -> Text:
     if node.usd:
         line.append(f"  {node.usd:.3f} USD", style="dim")
     if node.rounds > 1:
-        line.append(f"  round {node.rounds}", style="yellow")
+        line.append(f"  {node.turn} {node.rounds}", style="yellow")
     if node.retries:
         line.append(f"  {node.retries} more {'try' if node.retries == 1 else 'tries'}", style="yellow")
     last = node.tries[-1] if node.tries else None

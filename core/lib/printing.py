@@ -36,7 +36,8 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
 def write(stream: TextIO, text: str) -> None:
     """Prints, if anybody can hear it. A closed pipe or a full disk behind a stream does not change how the tool ended."""
     try:
-        stream.write(text)
+        known = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(text.encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
         stream.flush()
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):

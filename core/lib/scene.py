@@ -67,6 +67,7 @@ class Node:
     tries: list[Try] = field(default_factory=list[Try])
     after: tuple[str, ...] = ()
     wanted: int = 0  # of a fan-out: how many items there are, those not begun included
+    turn: str = "round"  # what one more time through it is called
 
     def every_try(self) -> Iterator[Try]:
         yield from self.tries
@@ -304,6 +305,7 @@ class Reader:
             node.nodes = _stages(manifest, own)
             slug = ".".join(p for p in (*Path(place).parts[1:], name) if p != ".")
             for stage in node.nodes:
+                stage.turn = "cycle" if name == "sentinel" else "round"
                 stage.wanted = self._wanted.get(f"{slug}.{stage.name}", 0)
                 if going and 0 < len(stage.nodes) < stage.wanted:
                     stage.status = RUNNING  # the rest waits for its turn

@@ -94,6 +94,7 @@ def test_an_agent_takes_a_run_through_its_stages(trial: House, model) -> None:
     assert {d for name, d in depths.items() if name != "00-agent"} == {2}
 
 
+@pytest.mark.long
 def test_a_loop_is_taken_when_a_stage_asks_for_it(trial: House, model) -> None:
     steps = (("make", ""), ("look", ""), ("make", ""), ("look", ""), ("each", "x"), ("each", "y"))
     ran = run(trial, model, sequencer(*steps), critic=critic("NEEDS_REVISION: once more"))

@@ -3,7 +3,7 @@
 One campaign with a parallel group, a fan-out, a retry, a loop and a sentinel cycle. Just before every durable write the whole
 world is stopped and the session folder is copied: that copy is exactly what a `kill -9` of the whole tree, or a power cut,
 leaves behind at that point. Copies are resumed, and must end as if nothing had been. An ordinary run of the tests takes every
-eighth point, and kills for real at some; `-m crash` resumes every copy, and kills for real at every point: the whole tree, and
+sixteenth point, and kills for real at some; `-m crash` resumes every copy, and kills for real at every point: the whole tree, and
 each layer alone.
 """
 
@@ -270,7 +270,7 @@ def resumed(house: House, copy: Path, where: str) -> None:
     shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.crash), 8])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.crash), 16])
 def test_the_world_may_end_at_any_durable_write(
     crashing: House, tmp_path: Path, every: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,6 +189,7 @@ def test_an_impossible_goal_is_refused_and_nothing_runs(trial: House, model) -> 
     assert "nothing here can fly" in (trial.folder / "s/execution-report.md").read_text()
 
 
+@pytest.mark.long
 def test_what_is_missing_gets_another_round_and_what_is_done_is_not_done_again(trial: House, model) -> None:
     more = roadmap(phase("owls", "owls", depends_on=["write"]), budget={"usd": 2})
     asked = scripted(model, GOOD, more, judged=(OPEN, MET))

@@ -251,6 +251,7 @@ def test_a_fix_outside_its_scope_is_refused(house: House) -> None:
     assert (house.workspace / "greet.py").read_text() == POOR
 
 
+@pytest.mark.long
 def test_what_a_plan_protects_judges_too(house: House) -> None:
     project(house)
     (house.workspace / "expected.txt").write_text("Hello, stranger!")
@@ -272,11 +273,10 @@ def test_what_a_plan_protects_judges_too(house: House) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda r: say("It is all fine. PASS"),
-        lambda r: returns(r, grade="PASS", summary="fine", requirements=[]),
-        lambda r: returns(r, verdict="PASS"),
+        pytest.param(lambda r: say("It is all fine. PASS"), id="prose", marks=pytest.mark.long),
+        pytest.param(lambda r: returns(r, grade="PASS", summary="fine", requirements=[]), id="no requirements"),
+        pytest.param(lambda r: returns(r, verdict="PASS"), id="the wrong place", marks=pytest.mark.long),
     ],
-    ids=["prose", "no requirements", "the wrong place"],
 )
 def test_an_audit_that_is_not_one_fails_closed(house: House, answer: Script) -> None:
     project(house, GOOD)
@@ -318,7 +318,7 @@ def test_without_a_model_a_red_folder_is_a_fail_that_says_why(house: House) -> N
     assert (house.folder / "s/refinements/sentinel-sentinel.md").read_text().startswith("# Refinement Request")
 
 
-@pytest.mark.parametrize("victim", ["sentinel.py", "agent.py"])
+@pytest.mark.parametrize("victim", [pytest.param("sentinel.py", marks=pytest.mark.long), "agent.py"])
 def test_a_fix_that_dies_after_bribing_does_not_pass(house: House, victim: str) -> None:
     """Whoever is killed while the test is the fixer's: nothing is judged by it."""
     project(house)
@@ -392,6 +392,7 @@ def test_a_second_run_does_not_forget_how_many_tests_there_were(house: House) ->
     assert "1 tests ran, where there were 2" in ran.error["message"]
 
 
+@pytest.mark.long
 def test_another_question_is_another_verification(house: House) -> None:
     project(house, GOOD)
     assert verify(house, "--no-fix").code == 0
@@ -399,6 +400,7 @@ def test_another_question_is_another_verification(house: House) -> None:
     assert (ran.code, ran.document["grade"]) == (10, "FAIL"), ran.stderr
 
 
+@pytest.mark.long
 def test_the_last_look_is_audited_too(house: House) -> None:
     project(house, GOOD)
     ran = with_a_liar(house, "--audit", audits=4)

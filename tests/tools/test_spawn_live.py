@@ -304,6 +304,13 @@ def test_an_agent_cannot_give_its_children_more_than_it_has(house: House, model)
     assert len(scripted.requests) == len(tries) + 1
 
 
+def test_a_command_of_an_agent_may_take_as_long_as_the_agent(house: House, model) -> None:
+    """The CLI's own bound is two minutes, ten at most: no child of an agent would ever come to its end."""
+    scripted = model(turns(say(tool("Bash", command="echo $BASH_DEFAULT_TIMEOUT_MS $BASH_MAX_TIMEOUT_MS")), say("ok")))
+    assert house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--timeout", "7200").code == 0
+    assert "7200000 7200000" in scripted.requests[-1].heard
+
+
 def test_a_killed_keeper_takes_the_agent_with_it(house: House, model) -> None:
     marker = f"sleep 984{os.getpid()}"
     model(turns(say(tool("Bash", command=marker)), say("ok")))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from lib import gallery, live, scene
+from scripted_model.server import Reply, Request, fail, say, tool
 from support import WORKER, House, at_a_terminal, plan, wait_for
 
 STAGES = """version: 1
@@ -132,6 +133,40 @@ def test_a_terminal_that_knows_no_signs_gets_letters(tmp_path: Path) -> None:
     lines = live.picture(scene.Scene(tmp_path, root, False), 80, None, plain=True)
     assert all(line.plain.isascii() for line in lines)
     assert lines[1].plain.lstrip().startswith("x p")
+
+
+def test_what_an_agent_does_now_and_that_one_is_parked_are_seen(house: House, model) -> None:
+    house.agent("helper", tools="Grep", strata={"completion": "cluster"})
+    house.orchestrator(
+        "version: 1\nname: trial\nparams: {names: {about: who, type: list, default: 'busy,late'}}\nstages:\n"
+        "  - {name: each, agent: helper, action: DO, target: '{item}', foreach: {items: param.names, cap: 2}}\n"
+    )
+
+    def script(request: Request) -> Reply:
+        if " late" in request.prompt:
+            return fail(429)
+        return say(tool("Grep", pattern="hello")) if not request.turn else say("DONE: yes", hang_seconds=300)
+
+    model(script)
+    session = house.folder / "s"
+    with house.start("orchestrator", "trial", "--session-dir", str(session), CLAUDE_CODE_MAX_RETRIES="0") as child:
+        wait_for(lambda: list((session / ".signals").glob("spawn-*late.parked")), 60, "one is parked")
+        wait_for(lambda: '"hello"' in (session / ".live-report").read_text(), 60, "one has called a tool")
+        each = node(look(house).root, "trial", "each")
+        busy, late = node(each, "busy").tries[-1], node(each, "late").tries[-1]
+        assert (busy.status, busy.agent, busy.doing) == ("running", "helper", "Grep hello")
+        assert late.status == "parked"
+        assert late.doing.startswith("parked until 20")
+        words = "\n".join(line.plain for line in live.picture(look(house), 120, 20))
+        assert "helper Grep hello" in words
+        child.terminate()
+        child.communicate(timeout=60)
+
+
+def test_an_ascii_stream_gets_question_marks_and_not_nothing(trial: House) -> None:
+    assert run(trial) == 0
+    ran = trial.run("session", "show", str(trial.folder / "s"), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert "seen success" in ran.stdout
 
 
 # At a terminal

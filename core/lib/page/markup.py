@@ -63,9 +63,11 @@ def cut(words: str, limit: int) -> str:
     return words if len(words) <= limit else f"{words[:limit]}\n… {len(words) - limit:,} more characters, in the file"
 
 
-def read(path: Path) -> str:
+def read(path: Path, limit: int | None = None) -> str:
+    """A file as text; its first `limit` bytes where it may be very large."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", "replace")
     except OSError:
         return ""
 

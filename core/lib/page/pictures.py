@@ -54,7 +54,7 @@ def _rows(box: Node) -> list[tuple[str, str]]:
     for run in box.nodes if box.kind == "phase" else [box]:
         for stage in run.nodes or [run]:
             items = f" ×{len(stage.nodes)}" if stage.nodes else ""
-            again = f" (round {stage.rounds})" if stage.rounds > 1 else ""
+            again = f" ({stage.turn} {stage.rounds})" if stage.rounds > 1 else ""
             name = f"{run.name}: {stage.name}" if stage is not run else run.name
             found.append((kind(stage.status), f"{name}{items}{again}"))
     rest = found[ROWS - 1 :]

@@ -15,6 +15,7 @@ from lib.scene import Node, Scene, Try
 TEXT_LIMIT = 20_000  # characters of one prompt or answer
 CALL_LIMIT = 2_000
 CALLS = 200
+TRANSCRIPT_LIMIT = 16_000_000  # bytes of a transcript that are looked at
 WHOLE_LIMIT = 24_000_000  # of all of them together: with many attempts each gets less
 OPEN_UP_TO = 40  # steps: with more, the page begins folded
 
@@ -96,7 +97,7 @@ def details(seen: Scene) -> Iterator[tuple[str, Json]]:
 def _calls(path: Path, limit: int) -> Iterator[Json]:
     """The tool calls of a transcript, each with what came back."""
     found: dict[str, Json] = {}
-    for line in read(path).splitlines():
+    for line in read(path, TRANSCRIPT_LIMIT).splitlines():
         try:
             message: Any = json.loads(line)
         except ValueError:
