@@ -71,6 +71,8 @@ def main(call: Call) -> Json:
         return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": resuming.listing(base)}
     if call.options.stop:
         return background.stop(resuming.find_session(call.options.stop, base))
+    if not call.options.goal and (call.options.rounds is not None or call.options.checks):
+        usage("--rounds and --checks are for --goal", "a plan says them itself: rounds: 2, checks: checks.yaml")
     if call.options.goal and call.options.detach:
         return detached(call, base, "goal")
     try:
@@ -95,7 +97,8 @@ def main(call: Call) -> Json:
     if call.options.detach:
         return detached(call, base, chosen.name)
     if not call.session_dir:
-        call.open_session(chosen.name, chosen.name)
+        known = bool(call.options.session_dir) and (Path(call.options.session_dir) / goals.GOAL).exists()
+        call.open_session(chosen.name, "goal" if known else chosen.name)  # a goal's run signals under one name from the start
     if asked:
         again.mark(call.session.folder, asked)
     campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said, only=call.options.only or "")
@@ -115,6 +118,8 @@ def detached(call: Call, base: Path, name: str) -> Json:
 def read_goal(call: Call) -> tuple[Plan, Path, str]:
     """The plan that an agent writes for a goal. Before it exists the session is one without phases: it can be resumed."""
     options = call.options
+    if options.resume:
+        usage("--goal begins something; a session goes on with the goal it has", "leave out --goal, or --resume")
     if options.plan or options.dry_run or options.explain:
         usage("--goal has a plan written: it comes without one, and there is nothing to look at before", "add --goal alone")
     if options.rounds is not None and not 1 <= options.rounds <= goals.MAX_ROUNDS:
@@ -183,7 +188,12 @@ def explained(call: Call, chosen: Plan, asked: again.Chosen | None) -> Json:
     call.look_at_session()
     phases.stand(call, chosen)
     shown = tuple(p for p in chosen.phases if call.options.only in (None, p.name, p.folder))
-    return explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, shown).document()
+    said = explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, shown)
+    if chosen.goal and not call.options.only:
+        done = goals.judged(call.session.folder, chosen) and all(line["does"] == explain.SKIP for line in said.lines)
+        why = "the goal is held against what came of it" if not done else "nothing has changed since it was judged"
+        said.say("goal/evaluate", explain.SKIP if done else explain.RUN, why, "evaluator", 0 if done else 1)
+    return said.document()
 
 
 def hear(call: Call) -> approvals.Said:

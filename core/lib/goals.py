@@ -16,7 +16,7 @@ import yaml
 from lib import agents, checks, config, files, forecast, orchestrator_file, plan_file, resuming, schemas
 from lib.approvals import Approvals, Asked
 from lib.cli import Call
-from lib.contract import ExitCode, Json, StrataError
+from lib.contract import ExitCode, Json, StrataError, usage
 from lib.plan import Plan
 from lib.session import Step, every_outcome, now
 from lib.task import Task
@@ -30,6 +30,8 @@ WRITTEN = ("name", "description", "budget", "max_parallel", "phases")  # what an
 def begin(call: Call) -> None:
     """What was asked, before anything is done about it."""
     path = call.session.folder / GOAL
+    if path.exists() and read(call.session.folder)["goal"] != call.options.goal:
+        usage(f"{call.session.folder} is the session of another goal", "go on with it by --resume, or give another --session-dir")
     if not path.exists():
         known = {"goal": call.options.goal, "rounds": call.options.rounds or 1, "at": now()}
         named = call.options.checks
@@ -197,8 +199,8 @@ def asked(call: Call, plan: Plan, base: Path) -> Asked | None:
     """What a person has to say yes to before this round runs: a plan that no person wrote."""
     session = call.session.folder
     path = plan_file_of(session, plan.round)
-    if not path.exists():
-        return None
+    if not path.exists() or path.read_bytes() != (session / "plan.yaml").read_bytes():
+        return None  # a person has written it, or changed it
     shown = path.relative_to(session).as_posix()
     cost = forecast.of(plan, base, call.cwd)
     return Asked("plan", f"round-{plan.round}", question(plan, cost), (shown,), "", files.digest([files.sha256(path)]))
@@ -230,9 +232,9 @@ def evaluate(call: Call, plan: Plan) -> Json:
     """What the evaluator says of the campaign as it stands now. The same work is not judged twice."""
     session = call.session.folder
     path = session / "goal" / f"evaluation-{plan.round}.json"
+    if judged(session, plan):
+        return files.read_json(path)["evaluation"]
     of = stand(session, plan)
-    if path.exists() and (known := files.read_json(path))["of"] == of:
-        return known["evaluation"]
     goal = session / "goal" / "goal.md"
     files.write_atomic(goal, plan.goal.strip() + "\n")
     made = sorted({str(p) for p in _made(session, call.cwd) if p.exists()})
@@ -249,6 +251,12 @@ def last_evaluation(session: Path) -> Json | None:
     """Of the last round that was judged."""
     found = sorted((session / "goal").glob("evaluation-*.json"))
     return files.read_json(found[-1])["evaluation"] if found else None
+
+
+def judged(session: Path, plan: Plan) -> bool:
+    """Whether the evaluator has spoken about the campaign as it stands."""
+    path = session / "goal" / f"evaluation-{plan.round}.json"
+    return path.exists() and files.read_json(path)["of"] == stand(session, plan)
 
 
 def stand(session: Path, plan: Plan) -> str:

@@ -310,6 +310,7 @@ def test_only_one_phase_is_not_for_agents(trial: House) -> None:
     assert (ran.code, ran.error["code"]) == (1, "USAGE")
 
 
+@pytest.mark.long
 def test_items_that_wait_for_each_other_are_refused(trial: House, model) -> None:
     text = STAGES.replace("foreach: {items: param.names}", "foreach: {items: param.names, key: id, after: after}")
     trial.orchestrator(text.replace('default: "x,y"', "default: []"))

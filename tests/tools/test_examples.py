@@ -39,7 +39,10 @@ def furnished(house: House, model) -> House:
     return house
 
 
-@pytest.mark.parametrize("name", TOOLS)
+SHOWN_ELSEWHERE = {"campaign": pytest.mark.long}  # the quickstart: tests/tools/test_campaigns.py
+
+
+@pytest.mark.parametrize("name", [pytest.param(t, marks=SHOWN_ELSEWHERE.get(t, ())) for t in TOOLS])
 def test_the_example_of_a_tool_runs(furnished: House, name: str) -> None:
     text = furnished.run(name, "--help").stdout
     example = text.partition("example:\n")[2].strip()

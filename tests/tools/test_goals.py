@@ -108,6 +108,11 @@ def test_a_goal_becomes_a_plan_that_waits_for_a_yes_and_is_judged_when_it_has_ru
     counts = len(asked.requests)
     assert resume(trial).code == 0
     assert len(asked.requests) == counts, "neither planned, nor made, nor judged again"
+    found = {e["step"]: e["does"] for e in resume(trial, "--explain").document["explained"]}
+    assert found["goal/evaluate"] == "SKIP"
+    assert sorted(p.name for p in (trial.folder / "s/.signals").glob("campaign-*")) == ["campaign-goal.done"]
+    other = trial.json("campaign", "--goal", "Something else.", "--session-dir", str(trial.folder / "s"))
+    assert (other.error["code"], "another goal" in other.error["message"]) == ("USAGE", True)
     kept = yaml.safe_load((trial.folder / "s/plan.yaml").read_text())
     assert kept["goal"] == GOAL
 
@@ -237,6 +242,17 @@ def test_a_plan_of_a_person_may_have_a_goal_too(trial: House, model) -> None:
     assert trial.json("campaign", str(trial.folder / "plan.yaml")).error["code"] == "BAD_CONFIG"
 
 
+@pytest.mark.long
+def test_a_plan_that_a_person_has_changed_needs_no_second_yes(trial: House, model) -> None:
+    asked = scripted(model, GOOD)
+    assert run(trial).code == 3
+    text = (trial.folder / "s/plan.yaml").read_text().replace("herons", "cranes", 1)
+    (trial.folder / "mine.yaml").write_text(text)
+    done = resume(trial, str(trial.folder / "mine.yaml"))
+    assert done.code == 0, done.stderr[-2000:]
+    assert len(prompts(asked, "maker")) == 1
+
+
 def test_an_interrupted_planner_is_gone_on_with_by_resume(trial: House, model) -> None:
     model(by_agent(roadmap__writer=lambda r: say("late", hang_seconds=300)))
     session = trial.folder / "s"
@@ -256,4 +272,6 @@ def test_wrong_words_are_refused_before_anything_is_made(trial: House) -> None:
     assert trial.json("campaign", "x.yaml", "--goal", GOAL).error["code"] == "USAGE"
     assert run(trial, "--rounds", "9").error["code"] == "USAGE"
     assert run(trial, "--dry-run").error["code"] == "USAGE"
+    assert trial.json("campaign", "--resume", "x", "--goal", GOAL).error["code"] == "USAGE"
+    assert trial.json("campaign", "quickstart", "--rounds", "2").error["code"] == "USAGE"
     assert not (trial.folder / "s").exists()

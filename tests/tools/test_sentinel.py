@@ -303,6 +303,7 @@ def test_an_auditor_can_fail_what_is_green_and_never_pass_what_is_red(house: Hou
     assert (ran.code, ran.document["grade"]) == (0, "PASS")
 
 
+@pytest.mark.long
 def test_what_the_writer_wrote_is_not_the_fixers_to_change(house: House) -> None:
     project(house)
     ran = with_a_liar(house, "--audit", writes={"tests/test_mine.py": CHEAT})

@@ -55,7 +55,7 @@ def test_a_refused_agent_is_parked_and_goes_on(house: House, model, status: int)
         fields = yaml.safe_load(parked.read_text())
         assert fields["status"] == "parked"
         assert fields["until"] > fields["created_at"]
-        assert "parked" in (session / ".live-report").read_text()
+        wait_for(lambda: "parked" in (session / ".live-report").read_text(), what="a line for people")
         assert signals.wait(session, ["spawn-spawn"], 0)[1] == ["spawn-spawn"], "being parked is no end"
         out, _ = child.communicate(timeout=60)
     assert json.loads(out)["result"] == "there"
