@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lib import cli, gallery, live, observability, page, process, report, scene
+from lib import cli, gallery, live, looking, observability, page, process, report
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
 
@@ -72,7 +72,7 @@ def said(**fields: object) -> Json:
 
 
 def show(folder: Path) -> Json:
-    seen = scene.Reader(folder).look()
+    seen = looking.Reader(folder).look()
     out = live.console(stderr=False)
     lines = [line.plain for line in live.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, live.plain(out))]
     error: Json = seen.manifest.get("error") or {}
@@ -83,10 +83,10 @@ def show(folder: Path) -> Json:
 
 def watch(folder: Path) -> Json:
     """Until the run has ended; one that has ended is shown as it is."""
-    if live.wanted() and scene.alive(folder):
+    if live.wanted() and looking.alive(folder):
         live.View(folder, live.console()).follow(lambda seen: process.stopping.is_set() or not seen.alive)
     else:
-        while scene.alive(folder):
+        while looking.alive(folder):
             if process.stopping.wait(0.5):
                 raise Interrupted()
     if process.stopping.is_set():
@@ -102,7 +102,7 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
     offset = path.stat().st_size if path.exists() else 0
     for event in shown:
         print(observability.for_person(event), flush=True)
-    while scene.alive(folder):
+    while looking.alive(folder):
         if process.stopping.wait(0.3):
             raise Interrupted()
         with path.open("rb") as file:

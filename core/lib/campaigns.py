@@ -27,13 +27,13 @@ from lib import (
 from lib.calling import ToolResult
 from lib.cli import Call
 from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, command, usage
+from lib.ending import DONE, Ending
 from lib.findings import worst
 from lib.plan import Phase, Plan
-from lib.session import Step, every_outcome, now
+from lib.session import Step, now
 from lib.stages import NEVER_ABSORBED
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
-DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 
 
 def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
@@ -407,26 +407,6 @@ class Campaign:
             return f"{command('campaign')} {shlex.quote(self.source)} --driver live   (the same with real agents)"
         return f"{command('session')} show {shlex.quote(str(self.call.session.folder))}   (or open report.html there)"
 
-    def more_budget(self, error: Json) -> str:
-        """How to go on with more: the campaign's limits on the command line, those of a phase in the plan."""
-        kind = str(error.get("limit", "usd"))
-        if error.get("scope"):
-            return f"raise `budget: {{{kind}: …}}` of that phase in {self.source}, then: {self.resume_command()} {self.source}"
-        limit = ledger.Ledger(self.call.session.folder).limits.get(ledger.WHOLE, {}).get(kind, 1)
-        return f"{self.resume_command()} --budget {kind}={limit * 2:g}"
-
-    def own_fault(self, bad: dict[str, ToolResult]) -> Json | None:
-        """What no agent can mend and no answer resolves: a login, a program that is missing."""
-        codes: dict[str, Json] = {}
-        for phase in map(self.plan.phase, bad):
-            newest = {str(e.step): e for e in every_outcome(self.call.session.folder, phase.folder)}
-            for ended in newest.values():
-                error: Json = ended.outcome.get("error") or {}
-                if ended.step.orchestrator in {r.name for r in phase.runs}:  # what was asked to judge or mend is another thing
-                    codes[str(error.get("code"))] = error | {"evidence": str(ended.folder)}
-        found = next((codes[c] for c in ("LOGIN_MISSING", "LOGIN_REFUSED", "CLI_MISSING") if c in codes), None)
-        return {**found, "hint": f"{found.get('hint', '')}; then: {self.resume_command()}"} if found else None
-
     def resume_command(self) -> str:
         return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
 
@@ -452,50 +432,4 @@ class Campaign:
         return entry
 
     def verdict(self) -> tuple[ExitCode, Json | None]:
-        codes = {name: r.exit_code for name, r in self.results.items()}
-        bad = {n: r for n, r in self.results.items() if r.exit_code not in DONE and "waiting" not in r.document}
-        blocked_only = all(r.document.get("status") == "blocked" for r in bad.values())
-        if self.waiting() and blocked_only:  # nothing has failed
-            first = next(r for r in self.results.values() if "waiting" in r.document)
-            how = first.document["waiting"].get("answer_with")  # a stage asks; its own hint speaks of the orchestrator
-            hint = {"hint": f"{self.resume_command()} {how}"} if how else {}
-            return ExitCode.HUMAN_INPUT, {**(first.error or {}), **hint}
-        for grave in NEVER_ABSORBED:
-            name = next((n for n, c in codes.items() if c == grave), None)
-            if name and grave != ExitCode.NEEDS_ESCALATION and "waiting" not in self.results[name].document:
-                return grave, self.results[name].error
-        spent = next((r for r in bad.values() if (r.error or {}).get("code") == "BUDGET_EXCEEDED"), None)
-        if spent:
-            return ExitCode.NEEDS_ESCALATION, {**(spent.error or {}), "hint": self.more_budget(spent.error or {})}
-        fault = self.own_fault(bad) if bad else None
-        if fault:
-            return ExitCode.FAILURE, fault
-        rejected = next((r for r in bad.values() if r.document.get("status") == "rejected"), None)
-        if rejected:
-            return ExitCode.FAILURE, rejected.error
-        if bad:
-            return ExitCode.HUMAN_INPUT, self.escalate(bad)
-        missing = [p.name for p in self.plan.phases if p.name not in codes]
-        if missing:
-            hint = f"{self.resume_command()} runs the rest"
-            return ExitCode.PARTIAL_SUCCESS, {
-                "code": "PARTIAL_SUCCESS",
-                "message": f"not run: {', '.join(missing)}",
-                "hint": hint,
-            }
-        if ExitCode.PARTIAL_SUCCESS in codes.values():
-            names = ", ".join(n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS)
-            return ExitCode.PARTIAL_SUCCESS, {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}"}
-        return ExitCode.SUCCESS, None
-
-    def escalate(self, bad: dict[str, ToolResult]) -> Json:
-        """What could not be resolved here, as one document for a person, with the commands that go on."""
-        session = self.call.session.folder
-        number = 1 + len(list((session / "escalations").glob("*.md")))
-        path = session / "escalations" / f"{number:02d}.md"
-        failed = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.document.get("status") != "blocked"]
-        files.write_atomic(path, people.escalation(self.plan.name, session, failed, self.resume_command()))
-        first = failed[0][1].error or {}
-        message = f"{', '.join(p.name for p, _ in failed)} did not succeed: {first.get('message', '')}"
-        hint = f"read {path}, then: {self.resume_command()} --resolution FILE"
-        return {"code": "ESCALATED", "message": message, "hint": hint, "escalation": str(path)}
+        return Ending(self.call.session.folder, self.plan, self.results, self.resume_command(), self.source).verdict()

@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from lib import live, observability, orchestrator_file, plan_file, scene
+from lib import live, looking, observability, orchestrator_file, plan_file
 from lib.contract import Json, StrataError, command, nearest, usage
 from lib.plan import Plan
 from lib.scene import Node
@@ -47,7 +47,7 @@ def listing(base: Path) -> list[Json]:
 
 
 def entry(path: Path) -> Json:
-    seen = scene.Reader(path).look()
+    seen = looking.Reader(path).look()
     begun = (path / ".trace").stat().st_mtime
     return {
         "session": path.name,
@@ -95,9 +95,9 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
         newest = max((p.stat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
         if time.time() - newest < older_than:
             continue
-        if scene.alive(path):
+        if looking.alive(path):
             staying.append({"session": path.name, "why": "it is running"})
-        elif scene.read(path / "manifest.json").get("exit_code") == 3:
+        elif looking.read(path / "manifest.json").get("exit_code") == 3:
             staying.append({"session": path.name, "why": "it waits for a person"})
         elif path.is_symlink():
             staying.append({"session": path.name, "why": "it is a link"})
@@ -131,7 +131,7 @@ def graph(what: str, base: Path) -> str:
     file = Path(what)
     if what.endswith((".yaml", ".yml")) or (file.is_file() and not file.is_dir()):
         return mermaid(of_plan(plan_file.load(what)))
-    return mermaid(scene.Reader(find(what, base)).look().root)
+    return mermaid(looking.Reader(find(what, base)).look().root)
 
 
 def of_plan(plan: Plan) -> Node:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lib import scene
+from lib import looking
+from lib.contract import StrataError
 from lib.scene import CUT_SHORT, PARKED, PENDING, RUNNING, Node, Scene
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def header(seen: Scene) -> Text:
     words.append(state, style=style)
     if seen.alive and seen.state not in ("", "PHASE_N", "INIT", "CHECKPOINT"):
         words.append(f" ({seen.state.lower()})", style="dim")
-    end = seen.now if seen.alive else (scene.when(seen.manifest.get("finished_at")) or seen.root.ended)
+    end = seen.now if seen.alive else (looking.when(seen.manifest.get("finished_at")) or seen.root.ended)
     if seen.started and end:
         words.append(f"  {clock(end - seen.started)}", style="dim")
     words.append(f"  {money(seen)}")
@@ -192,7 +193,7 @@ class View:
     """Draws a session over and over until it is told to stop, or, for a watcher, until the run has ended."""
 
     def __init__(self, session: Path, out: Console) -> None:
-        self.reader = scene.Reader(session)
+        self.reader = looking.Reader(session)
         self.out = out
         self._stop = threading.Event()
         self._paused = threading.Event()
@@ -221,8 +222,14 @@ class View:
         from rich.live import Live
 
         with self._drawing, Live(console=self.out, auto_refresh=False, transient=True) as live:
+            self.out.show_cursor(True)  # a run that is killed must not leave a terminal without one
             while True:
-                drawn, seen = self.frame()
+                try:
+                    drawn, seen = self.frame()
+                except (OSError, StrataError):  # something was moved away in the middle of a look: the next one tells
+                    if self._stop.wait(REFRESH_SECONDS) or self._paused.is_set():
+                        return
+                    continue
                 live.update(drawn, refresh=True)  # type: ignore[arg-type]
                 if enough(seen):
                     return

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lib import gallery, live, scene
+from lib import gallery, live, looking, scene
 from scripted_model.server import Reply, Request, fail, say, tool
 from support import WORKER, House, at_a_terminal, plan, wait_for
 
@@ -51,7 +51,7 @@ def run(house: House, *flags: str) -> int:
 
 
 def look(house: House) -> scene.Scene:
-    return scene.Reader(house.folder / "s").look()
+    return looking.Reader(house.folder / "s").look()
 
 
 def node(root: scene.Node, *names: str) -> scene.Node:
@@ -100,7 +100,7 @@ def test_a_run_that_goes_on_is_seen_from_elsewhere_and_a_killed_one_too(trial: H
         before = {str(p) for p in (trial.folder / "s").rglob("*")}
         os.kill(child.pid, signal.SIGKILL)
         child.communicate(timeout=60)
-    wait_for(lambda: not scene.alive(trial.folder / "s"), what="it is gone")
+    wait_for(lambda: not looking.alive(trial.folder / "s"), what="it is gone")
     seen = look(trial)
     assert node(seen.root, "one", "trial", "each", "z").status == "cut short"
     assert seen.root.status not in ("running", "success")
@@ -150,8 +150,9 @@ def test_what_an_agent_does_now_and_that_one_is_parked_are_seen(house: House, mo
     model(script)
     session = house.folder / "s"
     with house.start("orchestrator", "trial", "--session-dir", str(session), CLAUDE_CODE_MAX_RETRIES="0") as child:
-        wait_for(lambda: list((session / ".signals").glob("spawn-*late.parked")), 60, "one is parked")
-        wait_for(lambda: '"hello"' in (session / ".live-report").read_text(), 60, "one has called a tool")
+        report = session / ".live-report"
+        wait_for(lambda: report.exists() and '"parked"' in report.read_text(), 60, "one is parked")
+        wait_for(lambda: '"hello"' in report.read_text(), 60, "one has called a tool")
         each = node(look(house).root, "trial", "each")
         busy, late = node(each, "busy").tries[-1], node(each, "late").tries[-1]
         assert (busy.status, busy.agent, busy.doing) == ("running", "helper", "Grep hello")

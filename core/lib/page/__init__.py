@@ -11,7 +11,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from lib import files, scene
+from lib import files, looking
 from lib.contract import command
 from lib.page import pictures, sections, steps
 from lib.page.markup import date, e, tag
@@ -26,7 +26,7 @@ def write(session: Path, ended: bool = False) -> Path:
 
 
 def text(session: Path, ended: bool = False) -> str:
-    seen = scene.Reader(session).look(ended)
+    seen = looking.Reader(session).look(ended)
     style, script = ((WHERE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     data = json.dumps({"attempts": dict(steps.details(seen))}, ensure_ascii=True).replace("<", "\\u003c")
     policy = "; ".join(

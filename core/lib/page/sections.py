@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import cast
 
-from lib import live, scene
+from lib import live, looking, scene
 from lib.contract import Json
 from lib.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
 from lib.page.steps import TEXT_LIMIT, leaves
@@ -17,7 +17,7 @@ PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
 
 def header(seen: Scene) -> list[str]:
     root = seen.root
-    end = seen.now if seen.alive else (scene.when(seen.manifest.get("finished_at")) or root.ended)
+    end = seen.now if seen.alive else (looking.when(seen.manifest.get("finished_at")) or root.ended)
     attempts = list(root.every_try())
     limit = seen.budget.get("usd")
     paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
@@ -127,12 +127,12 @@ def verification(session: Path) -> list[str]:
     for folder in [*sorted(session.glob("phases/*/sentinel")), *sorted(session.glob("sentinel"))]:
         where = folder.parent.name if folder.parent != session else "sentinel"
         for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
-            results = scene.read(cycle / "verification-results.json")
+            results = looking.read(cycle / "verification-results.json")
             rows = [_check(c) for c in cast(list[Json], results.get("checks") or [])]
             if rows:
                 parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(str(results.get("overall", "")))))
                 parts.append(table(("check", "result", "errors", "evidence"), rows))
-            fixes: list[Json] = scene.read(cycle / "fix-list.json").get("fixes") or []
+            fixes: list[Json] = looking.read(cycle / "fix-list.json").get("fixes") or []
             for fix in fixes:
                 parts.append(
                     tag("p", badge("to be revised", "to mend"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
@@ -152,7 +152,7 @@ def decisions(seen: Scene) -> list[str]:
     session = seen.session
     parts = [heading("decisions", "Refinements, approvals, denials")]
     for path in sorted((session / "approvals").glob("*.json")):
-        known = scene.read(path)
+        known = looking.read(path)
         if known.get("decision"):
             said = f"{known['decision']} by {known.get('by')}, {known.get('when')}" + (
                 f": {known['why']}" if known.get("why") else ""
