@@ -61,7 +61,7 @@ def template() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="strata-template-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("core", "config", "prompts"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "pictures"))
     compileall.compile_dir(folder / "core", quiet=2)
     return folder
 

@@ -207,7 +207,6 @@ OFTEN = (
     "edits the test",
     "adds a conftest",
     "puts a module in the place of pytest",
-    "deletes the test",
 )
 
 
