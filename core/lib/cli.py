@@ -240,8 +240,9 @@ def _draw(call: Call, document: Json) -> None:
             made = page.write(call.session.folder, ended=True)
             if document.get("error"):
                 document["error"] = {**document["error"], "evidence": document["error"].get("evidence") or str(made)}
-        except (OSError, StrataError) as error:
-            observability.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=str(error))
+        except Exception as error:  # noqa: BLE001 - it reads what agents could have written: none of that may change how a run ended
+            words = f"{type(error).__name__}: {error}"
+            observability.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=words)
 
 
 def error_document(tool: Tool, error: StrataError) -> Json:

@@ -5,6 +5,7 @@ process, have ended, or have been killed. What is immutable (outcomes) is read o
 from __future__ import annotations
 
 import json
+import math
 import os
 from datetime import datetime
 from pathlib import Path
@@ -63,7 +64,7 @@ class Reader:
         folder = self.session
         self._hear()
         effective = read(folder / "effective-config.json")
-        plan: Json = effective.get("plan") or {}
+        plan = obj(effective.get("plan"))
         manifest = read(folder / "manifest.json")
         going = not ended and alive(folder)
         book = ledger.Ledger(folder)
@@ -71,7 +72,7 @@ class Reader:
         tries = [self._try(step, path, going) for step, path in every_attempt(folder)]
         for one in tries:
             one.agent = one.agent or str(open_ones.get(one.folder, {}).get("agent", ""))
-        root = Node("session", manifest.get("campaign") or plan.get("name") or folder.name)
+        root = Node("session", str(manifest.get("campaign") or plan.get("name") or folder.name))
         root.nodes = self._phases(plan, tries, going) + self._loose(plan, tries, going)
         root.status = _root_status(root, manifest, going)
         root.grade = str(manifest.get("grade") or "") if not going else ""
@@ -83,10 +84,10 @@ class Reader:
             str(plan.get("goal") or manifest.get("goal") or ""),
             str(plan.get("description") or ""),
             manifest,
-            {kind: float(value) for kind, value in book.sums().get(ledger.WHOLE, {}).items()},
-            sum(float(line["usd"]) for line in open_ones.values()),
+            {kind: figure(value) for kind, value in book.sums().get(ledger.WHOLE, {}).items()},
+            sum(figure(line.get("usd")) for line in open_ones.values()),
             dict(book.limits.get(ledger.WHOLE, {})),
-            str(cast(Json, effective.get("settings") or {}).get("driver") or ""),
+            str(obj(effective.get("settings")).get("driver") or ""),
             when(manifest.get("started_at")) or root.started or _first(folder),
             datetime.now().timestamp(),
         )
@@ -116,7 +117,7 @@ class Reader:
             self._begun[step] = when(event.get("timestamp")) or 0.0
             self._events[step] = [e for e in self._events.get(step, []) if e.get("status") in ("parked", "unparked")]
         elif event.get("layer") == "orch" and status == "fan-out":
-            self._wanted[step] = int(cast(Json, event.get("detail") or {}).get("items", 0))
+            self._wanted[step] = int(figure(obj(event.get("detail")).get("items")))
         elif event.get("layer") == "spawn" and status in ("tool-use", "parked", "unparked", "waiting", "denied", "api-retry"):
             heard = self._events.setdefault(step, [])
             if status in ("parked", "unparked") or not heard or heard[-1].get("status") in ("parked", "unparked"):
@@ -157,16 +158,15 @@ class Reader:
         return found
 
     def _phases(self, plan: Json, tries: list[Try], going: bool) -> list[Node]:
-        planned: list[Json] = plan.get("phases") or []
-        folders = {p["folder"]: p for p in planned}
+        folders = {str(p.get("folder")): p for p in objs(plan.get("phases"))}
         unknown = sorted({t.step.phase for t in tries if t.step.phase} - set(folders))
         found: list[Node] = []
         for folder in (*folders, *unknown):
             spec = folders.get(folder, {})
             own = [t for t in tries if t.step.phase == folder]
             report = read(self.session / "phases" / folder / "report.json")
-            node = Node("phase", str(spec.get("name") or folder), after=tuple(spec.get("depends_on", ())))
-            names = [r["name"] for r in cast(list[Json], spec.get("runs", []))]
+            node = Node("phase", str(spec.get("name") or folder), after=tuple(map(str, spec.get("depends_on") or ())))
+            names = [str(r.get("name")) for r in objs(spec.get("runs"))]
             names += ["sentinel"] if spec.get("checks") else []
             node.nodes = self._runs(f"phases/{folder}", names, own, going)
             node.grade = str(report.get("sentinel_grade") or "")
@@ -203,7 +203,7 @@ class Reader:
 
 
 def _stages(manifest: Json, tries: list[Try]) -> list[Node]:
-    entries = {e["name"]: e for e in cast(list[Json], manifest.get("stages") or [])}
+    entries = {str(e.get("name")): e for e in objs(manifest.get("stages"))}
     folders = {t.step.stage: t.step.stage.partition("-")[2] or t.step.stage for t in tries}
     order = [*entries, *(name for _, name in sorted(folders.items()) if name not in entries)]
     found: list[Node] = []
@@ -212,7 +212,7 @@ def _stages(manifest: Json, tries: list[Try]) -> list[Node]:
         own = [t for t in tries if folders[t.step.stage] == name]
         node = Node("stage", name, note=str(entry.get("error") or entry.get("note") or ""))
         keys = dict.fromkeys(t.step.item for t in own if t.step.item)
-        items = {str(i["name"]): i for i in cast(list[Json], entry.get("items") or [])}
+        items = {str(i.get("name")): i for i in objs(entry.get("items"))}
         for key in (*keys, *(k for k in items if files.safe_name(k) not in keys)):
             item = next((i for k, i in items.items() if files.safe_name(k) == key), items.get(key, {}))
             child = Node("item", str(item.get("name") or key), note=str(item.get("error") or item.get("note") or ""))
@@ -271,12 +271,11 @@ def _word(status: object) -> str:
 
 def _ended(step: Step, place: str, number: int, known: Json, parked: list[tuple[float, float | None]]) -> Try:
     ended = when(known.get("finished_at"))
-    seconds = float(known.get("duration_seconds") or 0)
+    seconds = figure(known.get("duration_seconds"))
     code = known.get("exit_code")
     status = _word(known.get("status") or (STATUS.get(code, "failure") if isinstance(code, int) else "failure"))
-    usage: dict[str, Json] = known.get("usage") or {}
-    tokens = sum(int(u.get(name) or 0) for u in usage.values() for name in TOKENS)
-    cost = known.get("cost_usd")
+    usage = {model: obj(used) for model, used in obj(known.get("usage")).items()}
+    tokens = sum(int(figure(used.get(name))) for used in usage.values() for name in TOKENS)
     return Try(
         step,
         place,
@@ -286,22 +285,21 @@ def _ended(step: Step, place: str, number: int, known: Json, parked: list[tuple[
         str(known.get("agent") or known.get("tool") or ""),
         str(known.get("model") or ""),
         str(known.get("note") or ""),
-        known.get("error") or {},
+        obj(known.get("error")),
         ended - seconds if ended else None,
         ended,
-        float(cost) if isinstance(cost, int | float) else 0.0,
+        figure(known.get("cost_usd")),
         str(known.get("cost_source") or ""),
         tokens,
-        int(known.get("turns") or 0),
+        int(figure(known.get("turns"))),
         usage,
-        known.get("denials") or [],
+        objs(known.get("denials")),
         parked=parked,
     )
 
 
 def _doing(event: Json) -> str:
-    detail: Any = event.get("detail")
-    fields = cast(Json, detail) if isinstance(detail, dict) else {}
+    fields = obj(event.get("detail"))
     if event.get("status") == "parked":
         return f"parked until {fields.get('until', '?')}"
     what = fields.get("tool") or fields.get("for") or event.get("status") or ""
@@ -309,8 +307,7 @@ def _doing(event: Json) -> str:
 
 
 def _message(document: Json) -> str:
-    error = cast(Json, document.get("error") or {})
-    return str(error.get("message") or "")
+    return str(obj(document.get("error")).get("message") or "")
 
 
 def _state(session: Path) -> str:
@@ -342,7 +339,21 @@ def _touched(folder: Path) -> float | None:
 def read(path: Path) -> Json:
     """A JSON object, or nothing: whoever looks on does not stop at a file that is damaged or not there yet."""
     try:
-        found = files.read_json(path) if path.is_file() else {}
+        return obj(files.read_json(path)) if path.is_file() else {}
     except (StrataError, OSError):
         return {}
-    return found
+
+
+# What is read was written by us, and may have been changed by anybody since: each value is taken for what it is
+
+
+def obj(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def objs(value: object) -> list[Json]:
+    return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def figure(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

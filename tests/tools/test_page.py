@@ -216,6 +216,24 @@ def test_a_thousand_stages_open(house: House, shown, capsys: pytest.CaptureFixtu
     assert tab.complaints == []
 
 
+DAMAGE = [
+    {"usage": ["x"], "denials": "all", "cost_usd": "much", "turns": "x", "error": "bad", "duration_seconds": "long"},
+    {"usage": {"m": 3}, "denials": ["x", 3], "exit_code": [1], "status": {}, "finished_at": 7, "note": ["n"], "agent": 3},
+    ["not", "an", "object"],
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=["words", "figures", "a list"])
+def test_what_somebody_did_to_an_outcome_changes_neither_the_run_nor_the_page(house: House, damage: object) -> None:
+    session = failed(house)
+    path = next(session.glob("**/01-good/attempt-1/outcome.json"))
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps(known | damage if isinstance(damage, dict) else damage))
+    assert "sad" in page.text(session)
+    assert house.run("session", "show", str(session)).code == 0
+    assert house.json("session", "list", "--session-base", str(house.folder)).code == 0
+
+
 def test_a_report_can_be_made_of_a_run_that_was_killed_at_once(house: House, tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s/.trace").write_text("0123456789abcdef\n")

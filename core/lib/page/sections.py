@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
 
 from lib import live, looking, scene
 from lib.contract import Json
@@ -53,7 +52,7 @@ def nav() -> list[str]:
 
 def first(seen: Scene) -> list[str]:
     """What to look at first, where something went wrong."""
-    error: Json = seen.manifest.get("error") or {}
+    error = looking.obj(seen.manifest.get("error"))
     if not error or seen.alive:
         return []
     parts = [tag("b", e(error.get("code"))), " ", e(error.get("message"))]
@@ -69,17 +68,21 @@ def first(seen: Scene) -> list[str]:
 def goal(seen: Scene) -> list[str]:
     if not seen.goal:
         return []
-    judged: Json = seen.manifest.get("evaluation") or {}
+    judged = looking.obj(seen.manifest.get("evaluation"))
     parts = [tag("b", "Goal"), tag("p", e(seen.goal))]
     if judged:
         words = {"met": "success", "unmet": "failed"}
         rows = [
-            [e(r["requirement"]), badge(words.get(r["status"], "waiting"), r["status"]), e(r["evidence"])]
-            for r in judged["requirements"]
+            [
+                e(r.get("requirement")),
+                badge(words.get(str(r.get("status")), "waiting"), str(r.get("status"))),
+                e(r.get("evidence")),
+            ]
+            for r in looking.objs(judged.get("requirements"))
         ]
-        parts.append(tag("p", "Met: ", tag("b", e(judged["met"])), ". ", e(judged["summary"])))
+        parts.append(tag("p", "Met: ", tag("b", e(judged.get("met"))), ". ", e(judged.get("summary"))))
         parts.append(table(("requirement", "status", "evidence"), rows))
-        parts += [tag("p", "Missing: ", e(gap)) for gap in judged["gaps"]]
+        parts += [tag("p", "Missing: ", e(gap)) for gap in judged.get("gaps") or ()]
     else:
         parts.append(soft("Nobody has judged yet whether it is met."))
     return [tag("section", *parts, cls="card goal", aria_label="Goal")]
@@ -94,7 +97,12 @@ def cost(seen: Scene) -> list[str]:
             if one.turns or one.usd:
                 _add(stages, place, one.usd, one.tokens)
             for model, used in one.usage.items():
-                _add(models, model, float(used.get("costUSD") or 0), sum(int(used.get(k) or 0) for k in scene.TOKENS))
+                _add(
+                    models,
+                    model,
+                    looking.figure(used.get("costUSD")),
+                    sum(int(looking.figure(used.get(k))) for k in scene.TOKENS),
+                )
     sums = seen.spent
     total = [
         tag("span", f"{int(sums.get('tokens', 0)):,}", id="total-tokens"),
@@ -128,12 +136,11 @@ def verification(session: Path) -> list[str]:
         where = folder.parent.name if folder.parent != session else "sentinel"
         for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
             results = looking.read(cycle / "verification-results.json")
-            rows = [_check(c) for c in cast(list[Json], results.get("checks") or [])]
+            rows = [_check(c) for c in looking.objs(results.get("checks"))]
             if rows:
                 parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(str(results.get("overall", "")))))
                 parts.append(table(("check", "result", "errors", "evidence"), rows))
-            fixes: list[Json] = looking.read(cycle / "fix-list.json").get("fixes") or []
-            for fix in fixes:
+            for fix in looking.objs(looking.read(cycle / "fix-list.json").get("fixes")):
                 parts.append(
                     tag("p", badge("to be revised", "to mend"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
                 )
