@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from lib import (
     explain,
     forecast,
     goals,
+    ledger,
     people,
     phases,
     plan,
@@ -81,19 +83,20 @@ def main(call: Call) -> Json:
         return campaigns.unplanned(call, error)
     phases.settle(call, chosen, 4)
     said = hear(call)
+    given = ledger.read_budget(call.options.budget) if call.options.budget else {}
+    needed = chosen.depth_needed(call.options.mode)
+    call.depth.require(needed if call.depth.current == 0 else needed - 1)
     if call.options.dry_run:
         return {
             "tool": "campaign",
             "status": "success",
             "exit_code": 0,
             "plan": chosen.name,
-            **forecast.of(chosen, base, call.cwd),
+            **forecast.of(dataclasses.replace(chosen, budget=chosen.budget | given), base, call.cwd),
         }
     asked = read_again(call, chosen)
     if call.options.explain:
         return explained(call, chosen, asked)
-    needed = chosen.depth_needed(call.options.mode)
-    call.depth.require(needed if call.depth.current == 0 else needed - 1)
     if call.options.detach:
         return detached(call, base, chosen.name)
     if not call.session_dir:
@@ -139,7 +142,7 @@ def read_goal(call: Call) -> tuple[Plan, Path, str]:
 
 def planned(call: Call) -> tuple[Plan, Path, str]:
     path = goals.write_plan(call, goals.read(call.session.folder), 1)
-    return plan_file.load(str(path)), path, path.read_text(encoding="utf-8")
+    return goals.load(call.session.folder, 1), path, path.read_text(encoding="utf-8")
 
 
 def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
@@ -167,7 +170,8 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
         text = (folder / "plan.yaml").read_text(encoding="utf-8")
         return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text
     file = plan_file.find(options.plan)
-    return resuming.keep_folders(plan_file.load(options.plan), folder), file, file.read_text(encoding="utf-8")
+    chosen = goals.given(folder, file, plan_file.load(options.plan), effective["plan"].get("round", 1))
+    return resuming.keep_folders(chosen, folder), file, file.read_text(encoding="utf-8")
 
 
 def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
@@ -177,6 +181,8 @@ def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
         usage("--from and --only are two different things", "give one of them")
     if (options.start_from or options.only) and not options.resume:
         usage("--from and --only do finished work again", "add --resume SESSION")
+    if (options.start_from or options.only) and call.driver == "replay":
+        usage("a recording has each step as it was done: there is none of doing it again", "--driver live, or without --from")
     if options.only and options.mode == "agent":
         usage("--only is for tool mode", "an agent takes all phases, or leave out --mode agent")
     if options.only:

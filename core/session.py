@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("verb", choices=tuple(VERBS), help="; ".join(f"{verb}: {what}" for verb, what in VERBS.items()))
     add("session", metavar="SESSION", nargs="?", help="its folder, its name or the beginning of it, or `latest` (the default)")
-    add("--older-than", metavar="AGE", help="prune: 30d, 12h, 2w")
+    add("--older-than", metavar="AGE", help="prune: since it was last worked on: 30d, 12h, 2w, 90m")
     add("--yes", action="store_true", help="prune: do it")
     add("--lines", metavar="N", type=cli.count, default=20, help="tail: how many to begin with (default 20)")
 
@@ -121,7 +121,8 @@ def prune(base: Path, older_than: str | None, yes: bool) -> Json:
     freed = sum(gallery.size(p) for p in going)
     lines = [f"{'removed' if yes else 'would remove'} {p.name}" for p in going]
     lines += [f"stays {s['session']}: {s['why']}" for s in staying]
-    lines += [f"{len(going)} sessions, {freed / 1e6:.1f} MB" + ("" if yes or not going else "; add --yes to do it")]
+    done = f"{len(going)} sessions, {freed / 1e6:.1f} MB" + ("" if yes else "; add --yes to do it")
+    lines += [done if going else f"no session under {base} was last worked on longer than {older_than} ago"]
     if yes:
         gallery.remove(going)
     names = [p.name for p in going]

@@ -12,7 +12,6 @@ from scripted_model.server import Reply, Request, say, tool
 from support import ROOT, House
 
 GUIDES = [ROOT / "config/README.md", ROOT / "prompts/README.md"]
-MERGER = {"completion": "cluster", "outputs": {"digest": {"path": "digest.md"}}}
 
 
 def blocks(guide: Path, language: str) -> list[str]:
@@ -39,7 +38,7 @@ def test_what_a_guide_points_at_is_there(guide: Path) -> None:
 def digest(house: House) -> None:
     """The guides' own agent and orchestrator, in a house."""
     (house.folder / "prompts/executors/summariser.md").write_text(blocks(GUIDES[1], "markdown")[0])
-    house.agent("merger", tools="Write", strata=MERGER)
+    (house.folder / "prompts/executors/merger.md").write_text(blocks(GUIDES[1], "markdown")[1])
     text = next(b for b in blocks(GUIDES[0], "yaml") if "name: digest" in b)
     house.orchestrator(text, "digest")
 

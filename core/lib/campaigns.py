@@ -130,8 +130,8 @@ class Campaign:
                     return self.finish(self.held.exit_code, self.held.error)
                 self.walk()
                 code, error = self.verdict()
-                if code in DONE and self.plan.goal and not self.only:
-                    code, error = self.judge(code, error)
+                if code in DONE and self.plan.goal:
+                    code, error = self.as_judged(code, error) if self.only else self.judge(code, error)
             except Interrupted as stop:
                 return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
             if code is None:
@@ -150,6 +150,14 @@ class Campaign:
         asked = goals.asked(self.call, self.plan, self.base)
         said = ("approve", "--approve-plan", None) if self.call.options.approve_plan else None
         return self.decided(asked, said, "plan") if asked else None
+
+    def as_judged(self, code: ExitCode, error: Json | None) -> tuple[ExitCode, Json | None]:
+        """One phase alone asks nobody: what was said of the goal counts, where it was said of what there is now."""
+        known = goals.last_evaluation(self.call.session.folder) if goals.judged(self.call.session.folder, self.plan) else None
+        if not known:
+            message = "the goal has not been judged since"
+            return ExitCode.PARTIAL_SUCCESS, {"code": "GOAL_NOT_JUDGED", "message": message, "hint": self.resume_command()}
+        return (code, error) if known["met"] == "yes" else (ExitCode.PARTIAL_SUCCESS, goals.unmet(known, self.resume_command()))
 
     def judge(self, code: ExitCode, error: Json | None) -> tuple[ExitCode | None, Json | None]:
         """What the evaluator says decides whether there is another round, and never makes a failure good. None: once more."""
@@ -394,8 +402,11 @@ class Campaign:
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
-        page = str(folder / "report.html")
-        return manifest | {"session_dir": str(folder), "report": str(path), "page": page, "next": self.next_command(code, error)}
+        sums = ledger.Ledger(folder).sums().get(ledger.WHOLE, {})
+        spent = f"{sums.get('usd', 0):.4f} USD, {int(sums.get('agents', 0))} agent sessions"
+        said: Json = {"spent": spent + (", replayed" if self.call.driver == "replay" else ""), "session_dir": str(folder)}
+        said |= {"report": str(path), "page": str(folder / "report.html"), "next": self.next_command(code, error)}
+        return manifest | said
 
     def next_command(self, code: ExitCode, error: Json | None) -> str:
         """What a person would do now."""

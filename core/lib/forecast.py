@@ -45,9 +45,10 @@ def of(plan: Plan, base: Path, cwd: Path) -> Json:
         "agent_sessions": sum(s["agent_sessions"] for s in stages),
         "agent_sessions_at_most": sum(s["agent_sessions_at_most"] for s in stages),
         "usd_expected": round(sum(e or 0 for e in expected), 4) if len(expected) == len(asked) else None,
-        "usd_at_most": round(sum(capped), 4) if len(capped) == len(asked) else None,
+        "usd_at_most": _most(round(sum(capped), 4) if len(capped) == len(asked) else None, plan.budget.get("usd")),
+        "budget": plan.budget,
         "warnings": warnings,
-        "cost_note": _note(len(asked), len(expected), len(capped), base),
+        "cost_note": _note(len(asked), len(expected), len(capped), base, plan.budget.get("usd")),
     }
 
 
@@ -80,11 +81,18 @@ def _named(name: str, agent: str, expected: int, most: int, known: dict[str, flo
     return {"name": name, "by": agent, **fields}
 
 
-def _note(asked: int, expected: int, capped: int, base: Path) -> str:
+def _most(capped: float | None, budget: float | None) -> float | None:
+    return min((limit for limit in (capped, budget) if limit is not None), default=None)
+
+
+def _note(asked: int, expected: int, capped: int, base: Path, budget: float | None) -> str:
     if not asked:
         return "no agent is asked anything"
     words = [f"{expected} of {asked} stages that ask agents have run before (in {base}, or recorded) and may cost the same again"]
-    words += [f"{asked - capped} have no max_budget_usd, so there is no upper bound"] if capped < asked else []
+    if budget is not None:
+        words.append(f"the budget stops it at {budget:g} USD")
+    elif capped < asked:
+        words.append(f"{asked - capped} have no max_budget_usd, so there is no upper bound")
     return "; ".join(words)
 
 
@@ -138,8 +146,9 @@ def spent(sessions: list[Path]) -> dict[str, float]:
     for session in sessions:
         for step, folder in every_attempt(session):
             meta = files.read_json(folder / "meta.json") if (folder / "meta.json").exists() else {}
-            cost = meta.get("answer", {}).get("cost_usd")
-            if isinstance(cost, int | float):
+            answer = meta.get("answer", {})
+            cost = answer.get("cost_usd")
+            if isinstance(cost, int | float) and not answer.get("exit_code"):  # one that failed says nothing about the next
                 for name in {meta["agent"], step.stage.partition("-")[2]}:
                     seen.setdefault(name, []).append(float(cost))
     return {name: sum(costs) / len(costs) for name, costs in seen.items()}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import time
 from pathlib import Path
 
-from lib import live, looking, observability, orchestrator_file, plan_file
+from lib import live, looking, observability, orchestrator_file, plan_file, resuming
 from lib.contract import Json, StrataError, command, nearest, usage
 from lib.plan import Plan
 from lib.scene import Node
+from lib.session import LOCK_NAME
 
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -29,7 +32,7 @@ def find(name: str, base: Path) -> Path:
     known = sessions(base)
     if name == "latest" and known:
         return known[0].resolve()
-    found = [p for p in known if name and (p.name.startswith(name) or re.sub(r"^\d{8}-\d{4}-", "", p.name).startswith(name))]
+    found = [p for p in known if name and (p.name.startswith(name) or resuming.named(p).startswith(name))]
     if len(found) == 1:
         return found[0].resolve()
     if found:
@@ -57,6 +60,7 @@ def entry(path: Path) -> Json:
         "running": seen.alive,
         "grade": seen.root.grade,
         "usd": round(seen.spent.get("usd", 0.0), 6),
+        "replayed": seen.replayed,
         "agents": int(seen.spent.get("agents", 0)),
         "age_seconds": int(time.time() - begun),
     }
@@ -68,7 +72,7 @@ def table(entries: list[Json], base: Path) -> str:
     width = max(len(e["session"]) for e in entries)
     rows: list[str] = []
     for e in entries:
-        sums = f"{e['usd']:>8.3f} USD  {age(e['age_seconds'])}"
+        sums = f"{e['usd']:>8.3f} USD{' replayed' if e['replayed'] else '         '}  {age(e['age_seconds'])}"
         rows.append(f"{live.mark(e['status'])[0]} {e['session']:{width}}  {e['status']:15}  {e['grade'] or '-':12}  {sums}")
     return "\n".join(rows)
 
@@ -92,18 +96,39 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
     going: list[Path] = []
     staying: list[Json] = []
     for path in sessions(base):
-        newest = max((p.stat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
+        newest = max((p.lstat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
         if time.time() - newest < older_than:
             continue
-        if looking.alive(path):
+        if looking.alive(path) or not _free(path):
             staying.append({"session": path.name, "why": "it is running"})
-        elif looking.read(path / "manifest.json").get("exit_code") == 3:
+        elif _waits(path):
             staying.append({"session": path.name, "why": "it waits for a person"})
         elif path.is_symlink():
             staying.append({"session": path.name, "why": "it is a link"})
         else:
             going.append(path)
     return going, staying
+
+
+def _free(session: Path) -> bool:
+    """Whether nobody holds its lock: the kernel knows, whatever the processes are called."""
+    try:
+        descriptor = os.open(session / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return True  # it never had one
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _waits(session: Path) -> bool:
+    manifests = [session / "manifest.json", *session.glob("*/manifest.json")]
+    damaged = (session / "manifest.json").exists() and not looking.read(session / "manifest.json")
+    return damaged or any(looking.read(path).get("exit_code") == 3 for path in manifests)
 
 
 def remove(paths: list[Path]) -> None:

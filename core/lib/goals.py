@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from lib import agents, checks, config, files, forecast, orchestrator_file, plan_file, resuming, schemas
+from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resuming, schemas
 from lib.approvals import Approvals, Asked
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
@@ -47,6 +47,18 @@ def read(session: Path) -> Json:
 
 def plan_file_of(session: Path, number: int) -> Path:
     return session / "goal" / f"round-{number}.yaml"
+
+
+def load(session: Path, number: int) -> Plan:
+    return replace(plan_file.load(str(plan_file_of(session, number))), round=number, written=True)
+
+
+def given(session: Path, file: Path, loaded: Plan, before: int) -> Plan:
+    """A plan that a person gave on resume is theirs, unless it is word for word one that was written for the goal."""
+    for path in (session / "goal").glob("round-*.yaml"):
+        if path.read_bytes() == file.read_bytes():
+            return load(session, int(path.stem.removeprefix("round-")))
+    return replace(loaded, round=before)
 
 
 def write_plan(call: Call, known: Json, number: int, earlier: Plan | None = None, gaps: Path | None = None) -> Path:
@@ -104,7 +116,9 @@ def _text(written: Json, known: Json, before: Json | None) -> str:
         whole = {**before, "phases": [*before["phases"], *written.get("phases", [])]}
         more: Any = written.get("budget", {})
         if before.get("budget") and isinstance(more, dict):
-            whole["budget"] = {key: limit + cast(Json, more).get(key, 0) for key, limit in before["budget"].items()}
+            added = {key: cast(Json, more).get(key, 0) for key in before["budget"]}
+            sound = all(isinstance(value, int | float) for value in added.values())
+            whole["budget"] = {key: limit + added[key] for key, limit in before["budget"].items()} if sound else more
     whole["goal"] = known["goal"]
     whole["rounds"] = known["rounds"]
     if known.get("checks"):
@@ -115,6 +129,9 @@ def _text(written: Json, known: Json, before: Json | None) -> str:
 def _as_text(session: Path, plan: Plan) -> Json:
     """The plan so far, as it was written; what it names beside itself, by whole paths."""
     before = cast(Json, yaml.safe_load((session / "plan.yaml").read_text(encoding="utf-8")))
+    if [p["name"] for p in before["phases"]] != [p.name for p in plan.phases]:
+        hint = "give the changed plan as a file of its own: --resume SESSION PLAN"
+        raise StrataError("PLAN_CHANGED", f"{session / 'plan.yaml'} is not the plan that was run", hint)
     for phase, fields in zip(plan.phases, before["phases"], strict=True):
         for run, spec in zip(phase.runs, fields["run"], strict=True):
             spec["orchestrator"] = run.orchestrator
@@ -134,12 +151,13 @@ def mistake(draft: Path, written: Json, earlier: Plan | None) -> str:
     if "usd" not in written.get("budget", {}):
         return "budget: {usd: …} is missing: say what the whole plan may cost at most"
     done = {p.name for p in earlier.phases} if earlier else set[str]()
+    known = {path.stem for path in (config.CONFIG / "orchestrators").glob("*.yaml")}
     phases: list[Json] = written["phases"]  # the reader has found its form right
     for phase in phases:
         runs: list[Json] = phase["run"]
         if "mode" in phase or any("mode" in run for run in runs):
             return "mode is not for a plan that is written for a goal: leave it out"
-        beside = [str(run["orchestrator"]) for run in runs if str(run["orchestrator"]).endswith((".yaml", ".yml"))]
+        beside = [str(run["orchestrator"]) for run in runs if run["orchestrator"] not in known]
         if beside:
             return f"orchestrator: {beside[0]} is a file; name one of the catalogue"
         if phase["name"] in done:
@@ -198,10 +216,12 @@ def _ask(call: Call, agent: str, action: str, step: Step, inputs: Json, output: 
 def asked(call: Call, plan: Plan, base: Path) -> Asked | None:
     """What a person has to say yes to before this round runs: a plan that no person wrote."""
     session = call.session.folder
+    if not plan.written:
+        return None
     path = plan_file_of(session, plan.round)
-    if not path.exists() or path.read_bytes() != (session / "plan.yaml").read_bytes():
-        return None  # a person has written it, or changed it
     shown = path.relative_to(session).as_posix()
+    known = ledger.Ledger(session).limits.get(ledger.WHOLE, {})
+    plan = replace(plan, budget=plan.budget | known)  # what was said on the command line counts
     cost = forecast.of(plan, base, call.cwd)
     return Asked("plan", f"round-{plan.round}", question(plan, cost), (shown,), "", files.digest([files.sha256(path)]))
 
@@ -212,7 +232,7 @@ def question(plan: Plan, cost: Json) -> str:
     for phase in plan.phases:
         runs = ", ".join(f"{r.name}{_given(r.params)}" for r in phase.runs)
         after = f", after {', '.join(phase.depends_on)}" if phase.depends_on else ""
-        judged = f"checked by {', '.join(phase.checks)}" if phase.checks else f"not checked ({phase.unverified})"
+        judged = f"checked by {', '.join(phase.checks)}" if phase.checks else f"not checked ({_line(phase.unverified)})"
         lines.append(f"  {phase.name}: {runs}{after}; {judged}")
     usd = "not known yet" if cost["usd_expected"] is None else f"{cost['usd_expected']:.2f} USD"
     limits = ", ".join(f"{key}={value:g}" for key, value in plan.budget.items())
@@ -221,8 +241,14 @@ def question(plan: Plan, cost: Json) -> str:
 
 
 def _given(params: dict[str, Any]) -> str:
-    shown = ", ".join(f"{key}={str(value)[:60]}" for key, value in params.items())
+    shown = ", ".join(f"{key}={_line(value)}" for key, value in params.items())
     return f" ({shown})" if shown else ""
+
+
+def _line(value: object) -> str:
+    """What somebody else wrote, on one line: it cannot pass for a line of ours."""
+    words = " ".join(str(value).split())
+    return words if len(words) <= 80 else f"{words[:79]}…"
 
 
 # Judging what came of it
@@ -285,6 +311,7 @@ def next_round(call: Call, plan: Plan, evaluation: Json) -> Plan:
     session = call.session.folder
     gaps = session / "goal" / f"gaps-{plan.round}.md"
     files.write_atomic(gaps, "".join(f"- {gap}\n" for gap in evaluation["gaps"]))
-    known = read(session) or {"goal": plan.goal, "rounds": plan.rounds, "checks": plan.checks_file}
+    known: Json = {"goal": plan.goal, "rounds": plan.rounds, "checks": plan.checks_file}
     path = write_plan(call, known, plan.round + 1, plan, gaps)
-    return resuming.keep_folders(replace(plan_file.load(str(path)), round=plan.round + 1), session)
+    assert path == plan_file_of(session, plan.round + 1)
+    return resuming.keep_folders(load(session, plan.round + 1), session)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any, cast
 
 from lib import files
 from lib.contract import ExitCode, Json, StrataError
@@ -149,11 +150,13 @@ class Ledger:
     def lines(self) -> list[Json]:
         """Every whole line; one that was torn by a full disk or a power cut was never counted."""
         found: list[Json] = []
-        for text in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
+        for text in self.path.read_text(encoding="utf-8", errors="replace").splitlines() if self.path.exists() else []:
             try:
-                found.append(json.loads(text))
-            except ValueError:
+                line: Any = json.loads(text)
+            except (ValueError, RecursionError):
                 continue
+            if isinstance(line, dict) and {"kind", "at", "sums"} <= line.keys():
+                found.append(cast(Json, line))
         return found
 
     def session(self, agent_session_id: str) -> Json:
@@ -170,9 +173,9 @@ class Ledger:
         found: dict[str, Json] = {}
         for line in self.lines():
             if line["kind"] == "reserve":
-                found[line["id"]] = line
+                found[str(line.get("id"))] = line
             elif line["kind"] == "settle":
-                found.pop(line["id"], None)
+                found.pop(str(line.get("id")), None)
         return found
 
     def spent_on(self) -> list[Json]:

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lib import looking
-from lib.contract import StrataError
+from lib import looking, printing
 from lib.scene import CUT_SHORT, PARKED, PENDING, RUNNING, Node, Scene
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ def picture(seen: Scene, width: int, height: int | None, plain: bool = False) ->
 
     lines: list[Text] = []
     for level in range(LEVELS, 0, -1):
-        lines = [header(seen), *(line for node in seen.root.nodes for line in _lines(node, 1, level, seen.now))]
+        bar = BAR if width >= 80 else BAR // 3
+        lines = [header(seen), *(line for node in seen.root.nodes for line in _lines(node, 1, level, seen.now, bar))]
         if height is None or len(lines) <= height:
             break
     if height is not None and len(lines) > height:
@@ -69,6 +69,7 @@ def picture(seen: Scene, width: int, height: int | None, plain: bool = False) ->
         lines = lines[:height]
     for line in lines:
         line.no_wrap = True
+        line.plain = printing.harmless(line.plain).replace("\n", " ")  # agents have written parts of it
         if plain:
             line.plain = "".join(_PLAIN.get(c, c if c.isascii() else "?") for c in line.plain)
         line.truncate(width, overflow="ellipsis" if not plain else "crop")
@@ -86,12 +87,16 @@ def header(seen: Scene) -> Text:
     words.append(state, style=style)
     if seen.alive and seen.state not in ("", "PHASE_N", "INIT", "CHECKPOINT"):
         words.append(f" ({seen.state.lower()})", style="dim")
-    end = seen.now if seen.alive else (looking.when(seen.manifest.get("finished_at")) or seen.root.ended)
-    if seen.started and end:
-        words.append(f"  {clock(end - seen.started)}", style="dim")
+    words.append(f"  {clock(took(seen))}", style="dim")
     words.append(f"  {money(seen)}")
-    words.append(f"  {int(seen.spent.get('agents', 0))} agents", style="dim")
+    count = int(seen.spent.get("agents", 0))
+    words.append(f"  {count} agent{'' if count == 1 else 's'}", style="dim")
     return words
+
+
+def took(seen: Scene) -> float:
+    """Of a run that goes on, since it was begun; of one that has ended, what it was worked on."""
+    return seen.now - seen.started if seen.alive and seen.started else seen.root.seconds(seen.now)
 
 
 def money(seen: Scene) -> str:
@@ -99,7 +104,7 @@ def money(seen: Scene) -> str:
     limit = seen.budget.get("usd")
     words = f"{max(seen.spent.get('usd', 0) - seen.reserved, 0):.3f}" + (f" of {limit:g}" if limit else "") + " USD"
     words += f", {seen.reserved:.2f} set aside" if seen.reserved else ""
-    return words + (" (replayed)" if seen.replayed else "")
+    return f"replayed: {words}" if seen.replayed else words
 
 
 def clock(seconds: float) -> str:
@@ -111,10 +116,10 @@ def clock(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
 
 
-def _lines(node: Node, depth: int, level: int, now: float) -> list[Text]:
+def _lines(node: Node, depth: int, level: int, now: float, bar: int) -> list[Text]:
     """A node and what is below it. Level 5 shows everything; 4 folds what is finished, 3 items that are done, 2 what is to come,
     1 all but what runs or failed."""
-    shown = [_line(node, depth, now)]
+    shown = [_line(node, depth, now, bar)]
     folded = level < 5 and node.status in ("success", PENDING) and node.kind in ("phase", "run")
     if folded:
         return shown
@@ -130,11 +135,11 @@ def _lines(node: Node, depth: int, level: int, now: float) -> list[Text]:
             else [n for n in below if n.status not in ("success", PENDING)]
         )
     for child in below:
-        shown += _lines(child, depth + 1, level, now)
+        shown += _lines(child, depth + 1, level, now, bar)
     return shown
 
 
-def _line(node: Node, depth: int, now: float) -> Text:
+def _line(node: Node, depth: int, now: float, bar: int) -> Text:
     from rich.text import Text
 
     glyph, style = mark(node.status)
@@ -142,8 +147,8 @@ def _line(node: Node, depth: int, now: float) -> Text:
     line.append(f"{glyph} ", style=style)
     line.append(node.name, style="bold" if node.kind == "phase" else ("" if node.status != PENDING else "dim"))
     if node.kind == "stage" and node.nodes:
-        _progress(line, node)
-    if node.status not in ("success", RUNNING, PENDING):
+        _progress(line, node, bar)
+    if node.status not in ("success", RUNNING, PENDING) and not (node.kind == "stage" and node.nodes):
         line.append(f" {node.status}", style=style)
     if node.grade:
         line.append(f" {node.grade}", style="green" if node.grade == "PASS" else "yellow")
@@ -163,15 +168,15 @@ def _line(node: Node, depth: int, now: float) -> Text:
     return line
 
 
-def _progress(line: Text, node: Node) -> None:
+def _progress(line: Text, node: Node, bar: int) -> None:
     done = sum(n.status == "success" for n in node.nodes)
     bad = sum(n.status not in ("success", RUNNING, PARKED, PENDING) for n in node.nodes)
     going = sum(n.status in (RUNNING, PARKED) for n in node.nodes)
     wanted = max(node.wanted, len(node.nodes))
-    filled = round(BAR * (done + bad) / wanted)
+    filled = round(bar * (done + bad) / wanted)
     line.append(" ")
     line.append("━" * filled, style="green")
-    line.append("─" * (BAR - filled), style="dim")
+    line.append("─" * (bar - filled), style="dim")
     words = f" {done}/{wanted}" + (f", {going} running" if going else "") + (f", {bad} failed" if bad else "")
     line.append(words, style="red" if bad else "")
 
@@ -226,7 +231,7 @@ class View:
             while True:
                 try:
                     drawn, seen = self.frame()
-                except (OSError, StrataError):  # something was moved away in the middle of a look: the next one tells
+                except Exception:  # noqa: BLE001 - it reads what anybody could have changed; the run itself must not feel it
                     if self._stop.wait(REFRESH_SECONDS) or self._paused.is_set():
                         return
                     continue

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import files, ledger
-from lib.contract import STATUS, Json, StrataError
+from lib.contract import CORE, STATUS, Json, StrataError
 from lib.scene import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, TOKENS, Node, Scene, Try
 from lib.session import LOCK_NAME, Step, every_attempt
 
@@ -39,13 +39,13 @@ def alive(session: Path) -> bool:
         os.kill(int(text), 0)
     except PermissionError:
         return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return False
     try:
         words = Path(f"/proc/{text}/cmdline").read_bytes()
     except OSError:
         return not Path("/proc/self").exists()  # elsewhere there is nothing to look at: the number has to do
-    return b"core/" in words
+    return any(f"{tool.name}".encode() in words for tool in CORE.glob("*.py"))
 
 
 class Reader:
@@ -86,7 +86,7 @@ class Reader:
             manifest,
             {kind: figure(value) for kind, value in book.sums().get(ledger.WHOLE, {}).items()},
             sum(figure(line.get("usd")) for line in open_ones.values()),
-            dict(book.limits.get(ledger.WHOLE, {})),
+            {kind: figure(limit) for kind, limit in obj(book.limits.get(ledger.WHOLE)).items()},
             str(obj(effective.get("settings")).get("driver") or ""),
             when(manifest.get("started_at")) or root.started or _first(folder),
             datetime.now().timestamp(),
@@ -106,8 +106,8 @@ class Reader:
         for line in whole.splitlines():
             try:
                 event = json.loads(line)
-            except ValueError:
-                continue  # a line torn by a crash
+            except (ValueError, RecursionError):
+                continue  # torn by a crash, or none of ours
             if isinstance(event, dict):
                 self._note(cast(Json, event))
 
@@ -190,6 +190,7 @@ class Reader:
                 if going and 0 < len(stage.nodes) < stage.wanted:
                     stage.status = RUNNING  # the rest waits for its turn
             node.note = _message(manifest)
+            node.after = tuple(n for n in names if n != name) if name == "sentinel" else ()
             node.status = _sum(node, _word(manifest.get("status")), going)
             found.append(node)
         return found
@@ -220,6 +221,7 @@ def _stages(manifest: Json, tries: list[Try]) -> list[Node]:
             child.status = _stage_status(child, item)
             node.nodes.append(child)
         node.tries = [t for t in own if not t.step.item]
+        node.note = node.note or (str(node.tries[-1].error.get("message", "")) if node.tries else "")
         node.status = _stage_status(node, entry)
         if node.nodes and node.status == PENDING:
             node.status = _sum(node, "", False)

@@ -31,7 +31,7 @@ def load(name: str, modifier: str = "") -> Orchestration:
     """By name from config/orchestrators, or by the path of a file; with a modifier, only the stages it keeps."""
     folder = config.CONFIG / "orchestrators"
     file = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if not file.is_file():
+    if not file.is_file() or (file.parent != folder and not name.endswith((".yaml", ".yml"))):
         known = (p.stem for p in folder.glob("*.yaml"))
         raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", nearest(name, known))
     document = config.read(file)

@@ -7,7 +7,7 @@ import select
 import sys
 from pathlib import Path
 
-from lib import files, live, process
+from lib import files, live, printing, process
 from lib.approvals import Asked, Decision, read_answer
 from lib.calling import ToolResult
 from lib.contract import Interrupted, Json, StrataError
@@ -22,8 +22,7 @@ def at_a_terminal() -> bool:
 def _read(prompt: str) -> str:
     """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
     with live.aside():
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
+        printing.write(sys.stderr, prompt)
         while not select.select([sys.stdin], [], [], 0.2)[0]:
             if process.stopping.is_set():
                 raise Interrupted()

@@ -66,6 +66,7 @@ class Plan:
     goal: str = ""  # what it is all for: held against what came of it, when it has ended
     rounds: int = 1  # how often what is missing then may be planned and run, the first time included
     round: int = 1
+    written: bool = False  # by an agent, for the goal: a person has to say yes to it
 
     def document(self) -> Json:
         return asdict(self)

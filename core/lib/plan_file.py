@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any
 
 from lib import checks, config, fanout, orchestrator_file, schemas
 from lib.config import Document
-from lib.contract import Json, StrataError, nearest
+from lib.contract import HOUSE, Json, StrataError, nearest
 from lib.depth import DEFAULT_MAX_DEPTH
 from lib.orchestration import Orchestration
 from lib.plan import Checkpoint, Phase, Plan, Run
@@ -20,8 +21,11 @@ def find(name: str) -> Path:
     for file in (Path(name), PLANS / f"{name}.yaml"):
         if file.is_file():
             return file.absolute()
-    known = (f"config/plans/{p.name}" for p in PLANS.glob("*.yaml") if not p.stem.endswith("-checks"))
-    raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", nearest(name, known))
+    plans = {p.stem: p for p in PLANS.glob("*.yaml") if not p.stem.endswith("-checks")}
+    near = difflib.get_close_matches(Path(name).stem, plans, 1, 0.6)
+    shown = [str(p.relative_to(HOUSE) if Path.cwd() == HOUSE else p) for p in ([plans[n] for n in near] or plans.values())]
+    hint = f"did you mean {shown[0]}?" if near else f"there are: {', '.join(sorted(shown))}"
+    raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", hint)
 
 
 def load(name: str) -> Plan:

@@ -14,7 +14,7 @@ from lib.redact import redact
 SHOWN = (
     *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
     *("status", "verdict", "grade", "cost_usd", "turns", "duration_seconds", "confinement"),
-    *("session_dir", "attempt_dir", "report", "page", "next"),
+    *("spent", "session_dir", "attempt_dir", "report", "page", "next"),
 )
 
 
@@ -33,11 +33,16 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
     write(sys.stdout, (redact(text) if outermost else text) + "\n")
 
 
+def harmless(text: str) -> str:
+    """Without what a terminal would obey instead of show, or turn a line around. As long as it was."""
+    return "".join(c if c in "\n\t\u00a0" or c.isprintable() else "\ufffd" for c in text)
+
+
 def write(stream: TextIO, text: str) -> None:
     """Prints, if anybody can hear it. A closed pipe or a full disk behind a stream does not change how the tool ended."""
     try:
         known = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(text.encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
+        stream.write(harmless(text).encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
         stream.flush()
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lib import files, signals
+from lib import files, looking, signals
 from lib.contract import Json
 from lib.session import every_attempt
 
@@ -23,7 +23,7 @@ def text(session: Path) -> str:
     phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
     reports = [_read(folder / "report.json") for folder in phases]
     ended = [folder for _, folder in every_attempt(session) if (folder / "outcome.json").exists()]
-    outcomes = [_read(folder / "outcome.json") | {"at": str(folder.relative_to(session))} for folder in ended]
+    outcomes = [_sound(_read(folder / "outcome.json")) | {"at": str(folder.relative_to(session))} for folder in ended]
     lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(manifest, reports, outcomes), ""]
     lines += _asked(session)
     lines += _goal(manifest)
@@ -173,5 +173,11 @@ def _table(heads: tuple[str, ...], rows: Rows) -> list[str]:
     return lines + ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
 
 
+def _sound(outcome: Json) -> Json:
+    """With figures where figures belong: somebody may have changed it since."""
+    sums = {name: looking.figure(outcome.get(name)) for name in ("cost_usd", "duration_seconds", "turns")}
+    return outcome | sums | {"error": looking.obj(outcome.get("error"))}
+
+
 def _read(path: Path) -> Json:
-    return files.read_json(path) if path.is_file() else {}
+    return looking.read(path)

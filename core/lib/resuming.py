@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,11 +128,16 @@ def find_session(name: str, base: Path) -> Path:
         if (path / EFFECTIVE).is_file():
             return path.resolve()
     there = [p for p in sorted(base.iterdir()) if (p / EFFECTIVE).is_file()] if base.is_dir() else []
-    found = [p for p in there if p.name.startswith(name)]
+    found = [p for p in there if p.name.startswith(name)] or [p for p in there if named(p).startswith(name)]
     if len(found) != 1:
         what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
         raise StrataError("NO_SESSION", f"{what} under {base}", f"{command('campaign')} --list shows those there are")
     return found[0]
+
+
+def named(session: Path) -> str:
+    """Its name without the minute it was begun in."""
+    return re.sub(r"^\d{8}-\d{4}-", "", session.name)
 
 
 def listing(base: Path) -> list[Json]:

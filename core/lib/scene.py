@@ -78,11 +78,12 @@ class Node:
         return max((t.ended for t in tries if t.ended), default=None) if all(t.ended for t in tries) else None
 
     def seconds(self, now: float) -> float:
-        """How long it took: a step all its attempts together, what is above them from the first to the last."""
-        if self.tries and not self.nodes:
-            return sum((t.ended or now) - t.started for t in self.tries if t.started)
-        begun = self.started
-        return (self.ended or now) - begun if begun else 0.0
+        """How long it was worked on; what ran at the same time counts once, and what lay between two runs not at all."""
+        total, until = 0.0, 0.0
+        for begun, ended in sorted((t.started, t.ended or now) for t in self.every_try() if t.started):
+            total += max(ended - max(begun, until), 0.0)
+            until = max(until, ended)
+        return total
 
     @property
     def retries(self) -> int:

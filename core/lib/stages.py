@@ -99,11 +99,13 @@ class Walk:
             self.call.event(label, STATUS[result.exit_code], result.note or None, timer.elapsed_ms())
         return result
 
-    def exhausted(self, stage: Stage) -> StageResult | None:
+    def exhausted(self, stage: Stage, step: Step) -> StageResult | None:
         """How the stage ends where there is not enough depth left for it. What was once done as one is not done apart again."""
         together = self.done_as_one(stage)
         if together or not exhaustion.short(self.call, stage):
             return together
+        if all(self.finished.outcome(order, stage.model) for order in self.orders.of(stage, step)):
+            return None  # it was done when there was depth enough
         if stage.on_depth != "compress":
             return exhaustion.stopped(self.call, stage)
         stages = exhaustion.tail(self.orchestration, stage)
@@ -124,7 +126,7 @@ class Walk:
         return self.compressed.get(stage.name)
 
     def work(self, stage: Stage, step: Step) -> StageResult:
-        ended = self.exhausted(stage)
+        ended = self.exhausted(stage, step)
         if ended:
             return ended
         orders = self.orders.of(stage, step)

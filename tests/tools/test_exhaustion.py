@@ -73,6 +73,15 @@ def test_what_is_done_stays_and_more_depth_goes_on_from_there(trial: House, mode
     assert len(asked(scripted)) == 3, "the first is not done again"
 
 
+@pytest.mark.parametrize("policy", ["abort", "compress"])
+def test_what_was_done_with_depth_enough_stays_done_with_less(trial: House, model, policy: str) -> None:
+    trial.orchestrator(STAGES % (policy, policy))
+    scripted = model(by_agent(maker=maker, stage__compressor=compressor("deep", "last")))
+    assert run(trial, "--max-depth", "3").code == 0
+    assert run(trial, **SHORT).code == 0
+    assert len(asked(scripted)) == 3, "nothing is asked again"
+
+
 def compressor(*stages: str):
     def script(request: Request) -> Reply:
         if request.turn == 0:

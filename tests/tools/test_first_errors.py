@@ -131,5 +131,6 @@ def test_a_failure_at_a_terminal_reads_well(trial: House) -> None:
 
 
 def test_a_plan_that_is_not_there_and_a_session_that_is_not_there(trial: House) -> None:
-    assert "did you mean config/plans/quickstart.yaml?" in trial.json("campaign", "quikstart.yaml").error["hint"]
+    near = trial.json("campaign", "quikstart.yaml").error["hint"]
+    assert near == f"did you mean {trial.folder}/config/plans/quickstart.yaml?", "whole, where it is seen from elsewhere"
     assert "--list" in trial.json("campaign", "--resume", "nobody").error["hint"]

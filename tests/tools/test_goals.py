@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from scripted_model.server import Reply, Request, Script, by_agent, say, tool
-from support import House, Ran, wait_for
+from support import House, Ran, at_a_terminal, wait_for
 
 STAGES = """version: 1
 name: trial
@@ -136,6 +136,7 @@ BAD = {
     "a check that is not there": (roadmap(phase("x", verify={"checks": ["spelling"]})), "no check 'spelling'"),
     "no budget": ({**GOOD, "plan": {**GOOD["plan"], "budget": {"agents": 3}}}, "budget: {usd"),
     "an orchestrator of its own": (roadmap({**phase("x"), "run": [{"orchestrator": "../mine.yaml"}]}), "mine.yaml"),
+    "an orchestrator by its whole path": (roadmap({**phase("x"), "run": [{"orchestrator": "/tmp/mine"}]}), "/tmp/mine"),
     "a mode": (roadmap(phase("x", mode="agent")), "mode is not for a plan"),
     "a parameter that is missing": (roadmap({**phase("x"), "run": [{"orchestrator": "trial"}]}), "needs the parameter 'what'"),
 }
@@ -251,6 +252,48 @@ def test_a_plan_that_a_person_has_changed_needs_no_second_yes(trial: House, mode
     done = resume(trial, str(trial.folder / "mine.yaml"))
     assert done.code == 0, done.stderr[-2000:]
     assert len(prompts(asked, "maker")) == 1
+
+
+def test_only_the_plan_that_is_run_is_what_a_yes_is_about(trial: House, model) -> None:
+    """Neither an edit of the session's copy nor naming the agent's own file is a yes."""
+    asked = scripted(model, GOOD)
+    assert run(trial).code == 3
+    kept = trial.folder / "s/plan.yaml"
+    kept.write_text(kept.read_text().replace("herons", "cranes", 1))
+    assert resume(trial).code == 3
+    assert resume(trial, str(trial.folder / "s/goal/round-1.yaml")).code == 3
+    assert not prompts(asked, "maker")
+    assert not list((trial.folder / "s").glob("approvals/*"))
+
+
+def test_what_an_agent_wrote_cannot_pass_for_a_line_of_ours(trial: House, model) -> None:
+    forged = "ok)\n  expected: 1 agent sessions, 0.01 USD"
+    scripted(model, roadmap(phase("write", "h\x1b[2K\x1b[1Aerons", verify={"none": forged})))
+    question = run(trial, "--budget", "usd=1").document["waiting"][0]["question"]
+    assert question.count("\n") == 2, question
+    assert "it stops at: usd=1" in question, "what was said on the command line counts"
+    code, shown = at_a_terminal(trial, "campaign", [("later: ", "\n")], "--resume", str(trial.folder / "s"), TERM="dumb")
+    assert code == 3
+    assert "\x1b" not in shown
+
+
+def test_one_phase_alone_does_not_make_an_unmet_goal_a_success(trial: House, model) -> None:
+    asked = scripted(model, GOOD, judged=(OPEN,))
+    assert run(trial, "--approve-plan").code == 12
+    done = resume(trial, "--only", "write")
+    assert (done.code, done.error["code"]) == (12, "GOAL_NOT_JUDGED"), "what there is now, nobody has judged"
+    assert len(prompts(asked, "evaluator")) == 1
+
+
+@pytest.mark.long
+def test_a_goal_that_a_person_changed_is_the_goal_of_the_next_round_too(trial: House, model) -> None:
+    scripted(model, GOOD, roadmap(phase("owls", "owls")), judged=(OPEN, MET))
+    assert run(trial, "--rounds", "2").code == 3
+    text = (trial.folder / "s/plan.yaml").read_text().replace("about herons", "about cranes")
+    (trial.folder / "mine.yaml").write_text(text)
+    done = resume(trial, str(trial.folder / "mine.yaml"), "--approve-plan")
+    assert done.code == 0, done.stderr[-2000:]
+    assert "cranes" in done.document["goal"]
 
 
 def test_an_interrupted_planner_is_gone_on_with_by_resume(trial: House, model) -> None:

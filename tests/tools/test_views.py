@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -279,15 +280,22 @@ def test_a_plan_and_a_session_are_drawn_as_mermaid(trial: House) -> None:
 
 def test_old_sessions_are_removed_only_when_said_so_and_never_one_that_is_needed(trial: House) -> None:
     base = trial.folder / "many"
-    for name in ("old", "young", "waits", "runs"):
+    for name in ("old", "young", "waits", "asks", "held", "runs"):
         folder = base / name
         folder.mkdir(parents=True)
         (folder / ".trace").write_text("0123456789abcdef\n")
     (base / "waits/manifest.json").write_text('{"exit_code": 3}')
+    (base / "asks/trial").mkdir()
+    (base / "asks/trial/manifest.json").write_text('{"exit_code": 3}')
+    (base / "old/gone").symlink_to("/nonexistent")
     (base / "stranger").mkdir()
-    for name in ("old", "waits", "runs", "stranger"):
-        for path in (*(base / name).iterdir(), base / name):
-            os.utime(path, (1, 1))
+    held = (base / "held/.lock").open("w")  # by a process that is called anything at all
+    fcntl.flock(held, fcntl.LOCK_EX)
+    for name in ("old", "waits", "asks", "held", "runs"):
+        for path in (base / name).iterdir():
+            os.utime(path, (1, 1), follow_symlinks=False)
+    for name in ("old", "waits", "asks", "held", "runs", "stranger"):
+        os.utime(base / name, (1, 1))
     plan(trial, first="sleep")
     with trial.start("orchestrator", "trial", "--session-dir", str(base / "runs")) as child:
         wait_for((trial.workspace / "log").exists, what="it runs")
@@ -297,11 +305,14 @@ def test_old_sessions_are_removed_only_when_said_so_and_never_one_that_is_needed
         words = ("prune", "--older-than", "30d", "--session-base", str(base))
         asked = trial.json("session", *words).document
         assert asked["would_remove"] == ["old"]
-        assert {s["session"]: s["why"] for s in asked["stays"]} == {"waits": "it waits for a person", "runs": "it is running"}
+        stays = {s["session"]: s["why"] for s in asked["stays"]}
+        person, running = "it waits for a person", "it is running"
+        assert stays == {"waits": person, "asks": person, "runs": running, "held": running}
         assert (base / "old").exists()
         assert trial.json("session", *words, "--yes").document["removed"] == ["old"]
         child.terminate()
         child.communicate(timeout=60)
-    assert sorted(p.name for p in base.iterdir()) == ["runs", "stranger", "waits", "young"]
+    held.close()
+    assert sorted(p.name for p in base.iterdir()) == ["asks", "held", "runs", "stranger", "waits", "young"]
     assert trial.json("session", "prune", "--older-than", "soon").error["code"] == "USAGE"
     assert trial.json("session", "prune").error["code"] == "USAGE"

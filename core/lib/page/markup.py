@@ -7,14 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from lib import files, live
+from lib import files, live, printing
 from lib.scene import PARKED, RUNNING
 
 
 def e(value: object) -> str:
     """As text, and without the invisible characters that turn a line around."""
-    plain = "".join(c if c in "\n\t\u00a0" or c.isprintable() else "\ufffd" for c in str(value))
-    return html.escape(plain, quote=True)
+    return html.escape(printing.harmless(str(value)), quote=True)
 
 
 def tag(name: str, *content: str, **attributes: object) -> str:
@@ -43,12 +42,15 @@ def grade(name: str) -> str:
 
 
 def date(at: float | None) -> str:
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S") if at else "?"
+    try:
+        return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S") if at else "?"
+    except (ValueError, OverflowError, OSError):
+        return "?"  # no year anybody lives in
 
 
 def href(path: str) -> str:
     """To a file of the session, whatever it is called."""
-    return f"./{quote(path)}"
+    return f"./{quote(path, errors='replace')}"
 
 
 def anchor(*names: str) -> str:

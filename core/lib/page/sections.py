@@ -16,12 +16,11 @@ PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
 
 def header(seen: Scene) -> list[str]:
     root = seen.root
-    end = seen.now if seen.alive else (looking.when(seen.manifest.get("finished_at")) or root.ended)
     attempts = list(root.every_try())
     limit = seen.budget.get("usd")
     paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
     facts = [
-        (live.clock(end - seen.started) if seen.started and end else "?", "so far" if seen.alive else "took"),
+        (live.clock(live.took(seen)), "so far" if seen.alive else "took"),
         (f"{seen.spent.get('usd', 0):.4f} USD", paid),
         (f"{int(seen.spent.get('tokens', 0)):,}", "tokens"),
         (str(int(seen.spent.get("agents", 0))), "agent sessions"),

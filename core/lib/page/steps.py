@@ -100,14 +100,14 @@ def _calls(path: Path, limit: int) -> Iterator[Json]:
     for line in read(path, TRANSCRIPT_LIMIT).splitlines():
         try:
             message: Any = json.loads(line)
-        except ValueError:
-            continue  # torn by a crash
+        except (ValueError, RecursionError):
+            continue  # torn by a crash, or none of ours
         content: Any = cast(Json, message).get("content") if isinstance(message, dict) else None
         for part in cast(list[Any], content) if isinstance(content, list) else []:
             block = cast(Json, part) if isinstance(part, dict) else {}
             if "name" in block and "input" in block:
                 found[str(block.get("id"))] = _call(block, limit)
-            elif block.get("tool_use_id") in found:
+            elif str(block.get("tool_use_id")) in found:
                 said: Any = block.get("content")
                 text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
                 found[str(block["tool_use_id"])] |= {"result": cut(text, limit), "failed": bool(block.get("is_error"))}
