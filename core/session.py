@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from lib import cli, gallery, live, looking, observability, page, process, report
+from lib import cli, gallery, live, looking, observability, page, printing, process, report
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
 
@@ -101,7 +101,7 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
     shown = gallery.lines_of(folder, count)
     offset = path.stat().st_size if path.exists() else 0
     for event in shown:
-        print(observability.for_person(event), flush=True)
+        print(printing.harmless(observability.for_person(event)), flush=True)
     while looking.alive(folder):
         if process.stopping.wait(0.3):
             raise Interrupted()
@@ -110,7 +110,7 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
             whole, found, _ = file.read().rpartition(b"\n")
         offset += len(whole) + len(found)
         for line in whole.decode("utf-8", "replace").splitlines():
-            print(observability.for_person(observability.parse(line)), flush=True)
+            print(printing.harmless(observability.for_person(observability.parse(line))), flush=True)
     return said(text="")
 
 

@@ -170,7 +170,7 @@ def relay(line: str) -> None:
 def show(event: Json) -> None:
     if live.current or (event.get("event") == "heartbeat" and sys.stderr.isatty()):
         return  # whoever looks on sees it in the tree
-    _write(for_person(event) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
+    _write(printing.harmless(for_person(event)) if sys.stderr.isatty() else json.dumps(event, ensure_ascii=False))
 
 
 def parse(line: str) -> Json:

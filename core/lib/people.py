@@ -22,7 +22,7 @@ def at_a_terminal() -> bool:
 def _read(prompt: str) -> str:
     """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
     with live.aside():
-        printing.write(sys.stderr, prompt)
+        printing.write(sys.stderr, printing.harmless(prompt))
         while not select.select([sys.stdin], [], [], 0.2)[0]:
             if process.stopping.is_set():
                 raise Interrupted()

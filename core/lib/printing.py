@@ -30,6 +30,7 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
         text = readable(said)
     else:
         text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
+    text = text if output_format == "json" else harmless(text)
     write(sys.stdout, (redact(text) if outermost else text) + "\n")
 
 
@@ -42,7 +43,7 @@ def write(stream: TextIO, text: str) -> None:
     """Prints, if anybody can hear it. A closed pipe or a full disk behind a stream does not change how the tool ended."""
     try:
         known = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(harmless(text).encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
+        stream.write(text.encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
         stream.flush()
     except (OSError, ValueError):
         with contextlib.suppress(OSError, ValueError):
@@ -102,6 +103,7 @@ def error(problem: Json) -> None:
         text = f"{word}: {problem['message']}\n"
         text += f"  evidence: {problem['evidence']}\n" if problem.get("evidence") else ""
         text += f"  → {problem['hint']}\n" if problem.get("hint") else ""
+        text = harmless(text)
     else:
         text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
     write(sys.stderr, redact(text))

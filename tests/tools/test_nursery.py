@@ -64,7 +64,7 @@ def test_a_forked_tool_has_its_own_name_environment_and_descriptors(house: House
 def test_when_the_nursery_dies_its_tools_end_and_nothing_is_claimed(house: House) -> None:
     one_stage(house, SLEEPER)
     with house.start("orchestrator", "trial", "--output-format", "json") as child:
-        wait_for((house.workspace / "started").exists)
+        wait_for(lambda: (house.workspace / "started").exists() and (house.workspace / "started").read_text())
         worker = int((house.workspace / "started").read_text())
         os.kill(nursery_of(child.pid), signal.SIGKILL)
         out, _ = child.communicate(timeout=60)
@@ -78,7 +78,7 @@ def test_when_the_nursery_dies_its_tools_end_and_nothing_is_claimed(house: House
 def test_a_killed_tool_takes_its_nursery_along(house: House) -> None:
     one_stage(house, SLEEPER)
     with house.start("orchestrator", "trial", "--output-format", "json") as child:
-        wait_for((house.workspace / "started").exists)
+        wait_for(lambda: (house.workspace / "started").exists() and (house.workspace / "started").read_text())
         nursery = nursery_of(child.pid)
         child.kill()
         wait_for(lambda: not Path(f"/proc/{nursery}").exists(), what="the end of the nursery")
@@ -88,7 +88,7 @@ def test_a_killed_tool_takes_its_nursery_along(house: House) -> None:
 def test_a_nursery_that_is_stopped_does_not_hold_anything_up(house: House) -> None:
     one_stage(house, SLEEPER)
     with house.start("orchestrator", "trial", "--output-format", "json") as child:
-        wait_for((house.workspace / "started").exists)
+        wait_for(lambda: (house.workspace / "started").exists() and (house.workspace / "started").read_text())
         os.kill(nursery_of(child.pid), signal.SIGSTOP)
         child.terminate()
         assert child.wait(timeout=60) == 20
@@ -99,7 +99,7 @@ def test_without_its_nursery_a_tool_starts_interpreters(house: House) -> None:
     one_stage(house, SLEEPER)
     house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: a, tool: worker.py, retry: {max: 1}}\n", "trial")
     with house.start("orchestrator", "trial", "--output-format", "json") as child:
-        wait_for((house.workspace / "started").exists)
+        wait_for(lambda: (house.workspace / "started").exists() and (house.workspace / "started").read_text())
         (house.workspace / "go").write_text("x")
         os.kill(nursery_of(child.pid), signal.SIGKILL)
         out, _ = child.communicate(timeout=60)
