@@ -187,14 +187,14 @@ def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
         usage("--only is for tool mode", "an agent takes all phases, or leave out --mode agent")
     if options.only:
         return again.only_phase(chosen, options.only)
-    return again.from_step(chosen, options.start_from) if options.start_from else None
+    return again.from_step(chosen, options.start_from, Path(options.session_dir)) if options.start_from else None
 
 
 def explained(call: Call, chosen: Plan, asked: again.Chosen | None) -> Json:
     call.look_at_session()
     phases.stand(call, chosen)
     shown = tuple(p for p in chosen.phases if call.options.only in (None, p.name, p.folder))
-    said = explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, shown)
+    said = explain.plan(explain.begin(call, asked), chosen, shown)
     if chosen.goal and not call.options.only:
         done = goals.judged(call.session.folder, chosen) and all(line["does"] == explain.SKIP for line in said.lines)
         why = "the goal is held against what came of it" if not done else "nothing has changed since it was judged"

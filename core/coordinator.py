@@ -44,11 +44,12 @@ def main(call: Call) -> Json:
         phases.settle(call, chosen, 3)
     needed = replace(chosen, phases=(phase,)).depth_needed(call.options.mode) if call.options.mode == "agent" else 2
     call.depth.require(needed if call.depth.current == 0 else needed - 1)
-    asked = again.from_run(phase, call.options.start_from) if call.options.start_from else None
+    folder = Path(call.options.session_dir) if call.options.session_dir else None
+    asked = again.from_run(phase, call.options.start_from, folder) if call.options.start_from else None
     if call.options.explain:
         call.look_at_session()
         phases.stand(call, chosen)
-        return explain.plan(explain.begin(call, chosen.fixtures, asked), chosen, (phase,)).document()
+        return explain.plan(explain.begin(call, asked), chosen, (phase,)).document()
     call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
     if not handed_down:
         phases.furnish(call, chosen)

@@ -8,48 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 from lib import fanout, files, orchestrator_file
 from lib.contract import nearest, usage
 from lib.finished import AGAIN
-from lib.orchestration import Orchestration
+from lib.orchestration import Orchestration, Stage
 from lib.plan import Phase, Plan
 from lib.session import Step, every_attempt
 
 Chosen = Callable[[Step], bool]
 
 
-def from_stage(orchestration: Orchestration, base: Step, text: str) -> Chosen:
-    """`STAGE` or `STAGE/ITEM` of one orchestrator: that, and every stage behind it."""
+def from_stage(orchestration: Orchestration, base: Step, text: str, session: Path | None) -> Chosen:
+    """`STAGE` or `STAGE/ITEM` of one orchestrator: that, what waits for it, and every stage behind it."""
     name, _, item = text.partition("/")
     stages = [s.name for s in orchestration.stages]
     if name not in stages:
         usage(f"--from {text}: {orchestration.name} has no stage {name!r}", nearest(name, stages))
-    place = Step(stage=orchestration.stages[stages.index(name)].folder).place
-    wanted = files.safe_name(item) if item else ""
+    stage = orchestration.stages[stages.index(name)]
+    place = Step(stage=stage.folder).place
+    after = _after(stage, session / base.home / "stages" / stage.folder if session else None)
+    waiting = {key for key in after if item in fanout.all_before(after, key)} if item in after else set[str]()
+    wanted = {files.safe_name(key) for key in {item, *waiting}} if item else set[str]()
 
     def chosen(step: Step) -> bool:
         if (step.phase, step.orchestrator) != (base.phase, base.orchestrator):
             return False
-        return step.place > place or (step.place == place and wanted in ("", step.item))
+        return step.place > place or (step.place == place and (not wanted or step.item in wanted))
 
     return chosen
 
 
-def from_step(plan: Plan, text: str) -> Chosen:
+def _after(stage: Stage, folder: Path | None) -> dict[str, list[str]]:
+    """Who of a stage waits for whom: of members as it is written, of items as they were when they ran."""
+    if stage.members:
+        return {name: list(worker.after) for name, worker in stage.members.items()}
+    if not (stage.foreach and stage.foreach.after and folder and folder.is_dir()):
+        return {}
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("task-*.json")):
+        item: Any = files.read_json(path).get("item")
+        fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
+        others = cast(list[Any], fields.get(stage.foreach.after) or [])
+        found[str(fields.get(stage.foreach.key))] = [str(other) for other in others]
+    return {key: [other for other in others if other in found] for key, others in found.items()}
+
+
+def from_step(plan: Plan, text: str, session: Path | None) -> Chosen:
     """`PHASE`, `PHASE/RUN`, `PHASE/RUN/STAGE[/ITEM]` of a plan: that, and all that comes after it by dependency."""
     name, _, rest = text.partition("/")
     phase = _phase(plan, name, "--from")
     later = {
         p.folder for p in plan.phases if phase.name in fanout.all_before({p.name: p.depends_on for p in plan.phases}, p.name)
     }
-    within: Chosen = _in_phase(phase, rest) if rest else lambda step: True
+    within: Chosen = _in_phase(phase, rest, session) if rest else lambda step: True
     return lambda step: step.phase in later or (step.phase == phase.folder and within(step))
 
 
-def from_run(phase: Phase, text: str) -> Chosen:
+def from_run(phase: Phase, text: str, session: Path | None) -> Chosen:
     """The same inside one phase."""
-    within = _in_phase(phase, text)
+    within = _in_phase(phase, text, session)
     return lambda step: step.phase == phase.folder and within(step)
 
 
@@ -65,7 +84,7 @@ def _phase(plan: Plan, name: str, flag: str) -> Phase:
     return found
 
 
-def _in_phase(phase: Phase, text: str) -> Chosen:
+def _in_phase(phase: Phase, text: str, session: Path | None) -> Chosen:
     name, _, rest = text.partition("/")
     runs = {r.name: r for r in phase.runs}
     if name == "sentinel" and name not in runs:
@@ -77,7 +96,7 @@ def _in_phase(phase: Phase, text: str) -> Chosen:
     orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
     within: Chosen = lambda step: step.orchestrator == name  # noqa: E731
     if rest:
-        within = from_stage(orchestration, Step(phase.folder, name), rest)
+        within = from_stage(orchestration, Step(phase.folder, name), rest, session)
     return lambda step: within(step) or step.orchestrator in behind or step.orchestrator == "sentinel"
 
 
@@ -101,11 +120,18 @@ def mark(session: Path, chosen: Chosen) -> int:
         for record in sorted((session / home / "loops").glob("*.json")):
             if not led_over(files.read_json(record)["rounds"], found, step):
                 continue
-            aside = record.parent / f"before-{sum(found.values())}"
-            aside.mkdir(exist_ok=True)
-            for part in (record.with_suffix(".md"), record):
-                part.replace(aside / part.name)
+            set_aside(record)
     return len(found)
+
+
+def set_aside(record: Path) -> None:
+    """A loop that does not count any more. It stays on disk."""
+    number = 1 + len(list(record.parent.glob("before-*")))
+    aside = record.parent / f"before-{number}"
+    aside.mkdir()
+    for part in (record, record.with_suffix(".md")):  # the record first: without it, the loop has not been taken
+        if part.exists():
+            part.replace(aside / part.name)
 
 
 def led_over(rounds: dict[str, object], void: dict[str, int], home: Step) -> bool:

@@ -13,7 +13,7 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
-from lib import depth, fanout, files, orchestrator_file, steps
+from lib import depth, files, orchestrator_file, steps
 from lib import plan as plan_records
 from lib.calling import ToolResult
 from lib.cli import DRIVER_VARIABLE, AlreadyDone, Call, Tool
@@ -25,8 +25,7 @@ from lib.orchestration import Orchestration, Stage
 from lib.order import Order
 from lib.plan import Phase, Plan
 from lib.session import SESSION_VARIABLE, Session, Step
-from lib.stages import NEVER_ABSORBED, Walk
-from lib.steps import last_word
+from lib.stages import NEVER_ABSORBED, Walk, Words
 from lib.task import Task
 
 MODES = ("tool", "agent")
@@ -54,21 +53,14 @@ class Standing(Walk):
         together = self.done_as_one(stage)
         if together:
             return together
-        orders = self.orders.of(stage, step)
-        routed = self.already_routed(stage, orders)
-        if routed:
-            return routed
-        known = {o.key: last_word(self.call, stage, o, self.finished) for o in orders}
-        after = {o.key: self.orders.waits_for(stage, o) for o in orders}
-        fanout.check_graph(after, stage.name)
-        ready = [o for o in orders if not known[o.key] and all((r := known[d]) and r.ok for d in after[o.key])]
-        done = [r for r in known.values() if r]
+        words = Words(self, stage, self.orders.of(stage, step))
+        done = list(words.known.values())
+        ready = [o for o in words.orders if o.key not in words.known and all(d in words.known for d in words.after[o.key])]
         stuck = stage.foreach and stage.on_item_failure == "abort" and any(not r.ok for r in done)
         if ready and not stuck:
-            raise Missing(stage, ready)
-        if stage.fans_out:
-            return self.sum_up(stage, tuple(done), len(orders))
-        return StageResult(stage.name, done[0].exit_code, done[0].verdict, (done[0],), done[0].error, done[0].note)
+            raise Missing(stage, [words.ready(o.key) for o in ready])
+        self.pass_by(words)
+        return self.sum_up(stage, tuple(done), len(words.orders)) if stage.fans_out else self.one(stage, done[0])
 
     def ask(self, stage: Stage, step: Step) -> StageResult:
         answered = self.answered(stage, step)
@@ -331,5 +323,5 @@ def _command(call: Call, tool: str, missing: Missing, item: str | None) -> list[
         usage(f"{stage.name} is done by {wanted}, not by {tool}.py")
     if stage.isolation:
         usage(f"{stage.name} wants a worktree", "run this orchestrator in tool mode")
-    finished = Finished(call.session, call.cwd, call.options.model or "", bool(call.options.extra_context))
+    finished = Finished(call.session, call.cwd, call.options.model or "", steps.told(call))
     return [*call.child_flags(), *steps.command(call, stage, order, finished)]

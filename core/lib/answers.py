@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import shlex
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lib import cli, files, schemas
+from lib.approvals import signature
 from lib.contract import Json, usage
 from lib.orchestration import Orchestration
-from lib.session import now
 
 DECISIONS = ("retry", "skip", "abort", "again", "continue", "fail")  # about failed items, and about a used-up loop
 
@@ -42,7 +41,8 @@ class Answers:
                 usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")
             elif not ask and answer not in DECISIONS:
                 usage(f"{name} can be answered with {', '.join(DECISIONS)}, not with {answer!r}")
-            self._keep(name, {"answer": answer, "by": getpass.getuser(), "at": now()})
+            who = signature()
+            self._keep(name, {"answer": answer, "by": who["by"], "at": who["when"]})
 
     def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
         """The answer that waits for `stage`, once; with `wanted`, only if it is one of these words. What follows from it is
@@ -57,6 +57,11 @@ class Answers:
         number = 1 + len(list(self.folder.glob(f"{stage}.taken-*.json")))
         path.replace(self.folder / f"{stage}.taken-{number}.json")
         return record
+
+    def waits(self, stage: str, wanted: tuple[Any, ...]) -> bool:
+        """Whether one of these words has been said and not been taken yet."""
+        path = self.folder / f"{stage}.json"
+        return path.exists() and files.read_json(path)["answer"] in wanted
 
     def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
         """A lasting decision for this occasion: a new answer, or the one taken for it in an earlier run."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from lib import files, outputs, schemas
 from lib.contract import ExitCode, Json, StrataError, usage
+from lib.history import made
 from lib.plan import Phase, Plan
 from lib.session import every_outcome, now
 
@@ -60,13 +61,14 @@ class Approvals:
 
     def work(self, phase: Phase) -> list[Any]:
         """What a phase has come to: everything its finished steps produced or changed."""
-        found: list[Any] = []
+        found: dict[str, Any] = {}
         for ended in every_outcome(self.session, phase.folder):
             outcome = ended.outcome
             if outcome.get("verdict") in ("done", "needs_revision") and "judged" not in outcome:
-                entries: list[Json] = [*outcome.get("outputs", []), *(outcome.get("artifacts") or [])]
-                found.append([[e.get("in") or e.get("root"), e["path"], e.get("sha256", "")] for e in entries])
-        return found
+                published = [[e["path"], e["sha256"]] for e in outcome.get("outputs", []) if e["in"] == "session"]
+                # Of each step the last: the same thing once more is the same thing.
+                found[str(ended.step)] = [sorted(published), sorted(made(outcome).items())]
+        return [list(pair) for pair in sorted(found.items())]
 
     def decision(self, asked: Asked) -> Json | None:
         """What was decided about exactly this."""

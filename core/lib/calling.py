@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -27,6 +27,7 @@ class ToolResult:
 
     exit_code: ExitCode
     document: Json
+    handed: dict[str, str] = field(default_factory=dict[str, str])  # by attempt: the hash of the outcome it was about to write
 
     @property
     def error(self) -> Json | None:
@@ -94,13 +95,22 @@ def call_tool(
     """Calls a tool of the layer below and returns what it said, if that can be believed."""
     script = find_tool(name)
     check_layer(caller_layer, script, judgement)
+    handed: dict[str, str] = {}
+
+    def hear(line: str) -> None:
+        told = hand_over(line)
+        if told:
+            handed.update(told)
+        else:
+            on_line(line)
+
     finished = process.run(
         [*tool_argv(script), *arguments],
         env=env,
         stdin=stdin,
         timeout_seconds=timeout_seconds,
         grace=process.grace_seconds(caller_layer),
-        on_line=on_line,
+        on_line=hear,
         silence_seconds=SILENT_SECONDS,
     )
     if finished.timed_out:
@@ -114,8 +124,22 @@ def call_tool(
             "message": f"{long}, and it was stopped",
             "hint": "look at what it was doing in its attempt folder",
         }
-        return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error})
-    return believe(name, finished)
+        return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error}, handed)
+    return replace(believe(name, finished), handed=handed)
+
+
+HANDED = "outcome"  # the event by which an executor tells its parent, and nobody else, what it is about to write
+
+
+def hand_over(line: str) -> dict[str, str]:
+    """Of such a line: which attempt, and the hash of its outcome."""
+    if not line.startswith(f'{{"event": "{HANDED}"'):
+        return {}
+    try:
+        told = json.loads(line)
+        return {str(told["attempt"]): str(told["sha256"])}
+    except (ValueError, KeyError):
+        return {}
 
 
 def believe(name: str, finished: process.Finished) -> ToolResult:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lib import calling, grant, keeper, live, nursery, observability, page, printing, process, resuming, signals
+from lib import calling, files, grant, keeper, ledger, live, nursery, observability, page, printing, process, resuming, signals
 from lib import depth as depths
 from lib.config import CHECKED_VARIABLE
 from lib.contract import HOUSE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
@@ -84,6 +84,9 @@ class Call:
         if self.grant and inherited and asked and Path(asked).resolve() != Path(inherited).resolve():
             raise StrataError("WIDENING_REFUSED", "an agent cannot start work in another session", "leave out --session-dir")
         self._session = open_session(asked, self.options.session_base, topic, observability.get_trace_id() or "")
+        files.works_in = self._session.folder
+        if self._session.outermost:
+            ledger.Ledger(self._session.folder).close_open()
         self.label = label
         self.trace_id = observability.propagate_trace_id(self._session.folder)
         os.environ[SESSION_VARIABLE] = str(self._session.folder)
@@ -202,6 +205,7 @@ def run(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: 
     process.inherit_lock()
     interrupts = _Signals()
     keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
+    keeper.watch_starter(lambda: _parent_is_gone(tool.layer))
     call: Call | None = None
     try:
         with interrupts:
@@ -363,6 +367,8 @@ def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
     status = "success" if code in done else ("needs-refinement" if code in asking else "fail")
     error = document.get("error")
     try:
+        if call.session.outermost and code != ExitCode.INTERRUPTED:
+            call.session.say_ended()
         call.report(STATUS[code], {"code": error["code"]} if error else None)
         observability.signal_completion(
             call.session_dir,
@@ -372,6 +378,7 @@ def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
             call.artifact,
             call.trace_id,
             call.timer.elapsed_seconds(),
+            int(code),
         )
     except (OSError, StrataError) as problem:  # a full disk must not hide how the tool itself ended
         observability.emit_event("monitor", call.label, "signal-not-written", detail=str(problem))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lib import again, files, forecast, orchestrator_file, outputs
+from lib import again, fanout, files, forecast, orchestrator_file, outputs
 from lib.answers import Answers
 from lib.approvals import Approvals
 from lib.cli import Call
@@ -23,8 +23,7 @@ from lib.orchestration import Loop, Orchestration, Reference, Stage, Worker
 from lib.orders import read_params
 from lib.plan import Phase, Plan, Run
 from lib.session import Step
-from lib.stages import Walk
-from lib.steps import skipped
+from lib.stages import Walk, Words
 from lib.verification import Terms, Verification
 
 SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
@@ -74,11 +73,11 @@ class Explanation:
         }
 
 
-def begin(call: Call, fixtures: str = "", chosen: again.Chosen | None = None) -> Explanation:
+def begin(call: Call, chosen: again.Chosen | None = None) -> Explanation:
     folder = call.session.folder
     base = Path(call.options.session_base or HOUSE / "sessions")
     earlier = sorted((p for p in base.iterdir() if p.is_dir() and p != folder), reverse=True) if base.is_dir() else []
-    known = forecast.spent([*earlier[: forecast.LOOKED_AT], *([Path(fixtures)] if fixtures else [])])
+    known = forecast.spent(earlier[: forecast.LOOKED_AT])
     known |= forecast.spent([folder])  # what it cost here says most
     return Explanation(call, known, again.voided(folder, chosen) if chosen else {})
 
@@ -166,28 +165,30 @@ class Look(Walk):
         if together:
             self.say(stage, SKIP, together.note)
             return together
-        orders = self.orders.of(stage, step)
-        routed = self.already_routed(stage, orders)
-        if routed:
-            for order in orders:
-                self.say(stage, SKIP, "a loop has gone back over it since", order.key)
-            return routed
-        found = {o.key: self.finished.look(o, stage.model) for o in orders}
-        after = {o.key: self.orders.waits_for(stage, o) for o in orders}
-        settled = self.settled(stage, orders, after) if stage.fans_out else ()
-        for order in orders:
-            outcome, why = found[order.key]
-            enough = settled and not outcome
-            does = SKIP if outcome or enough else RUN
-            self.say(stage, does, "enough others succeeded" if enough else why, order.key, order.worker)
-        if settled:
-            return self.sum_up(stage, settled, len(orders))
-        if not all(outcome for outcome, _ in found.values()):
+        words = Words(self, stage, self.orders.of(stage, step))
+        result = self.together(stage, words) if words.complete else None
+        stands = result is not None and (words.past or words.all_ok or self.goes_on(stage, result))
+        runs: set[str] = set()
+        for key in fanout.one_by_one(words.after):
+            does, why = self.of_step(stage, words, key, stands, runs)
+            runs |= {key} if does == RUN else set()
+            self.say(stage, does, why, key, words.table[key].worker)
+        if runs or not result:
             raise _NotYet
-        steps = tuple(skipped(self.call, o, found[o.key][0] or {}) for o in orders)
-        if stage.fans_out:
-            return self.sum_up(stage, steps, len(orders))
-        return StageResult(stage.name, steps[0].exit_code, steps[0].verdict, steps, steps[0].error, steps[0].note)
+        self.pass_by(words)
+        return result
+
+    def of_step(self, stage: Stage, words: Words, key: str, stands: bool, runs: set[str]) -> tuple[str, str]:
+        waits = [other for other in words.after[key] if other in runs]
+        if waits:
+            return RUN, f"it waits for {', '.join(waits)}, which will run"
+        known = words.known.get(key)
+        outcome, why = self.finished.look(words.table[key], stage.model, words.past)
+        if outcome:
+            return SKIP, why
+        if known and (stands or (self.absorbs_items(stage) and not words.complete)):
+            return SKIP, f"the run went on without it: {(known.error or {}).get('message', why)}"
+        return (HALT, known.error["message"]) if known and known.verdict == "blocked" and known.error else (RUN, why)
 
     def waits_for_news(self, stage: Stage) -> str:
         """Of which stage or parameter the value is not known yet, if this stage is made from one."""
@@ -227,11 +228,12 @@ class Look(Walk):
             return result
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question={"question": stage.ask.question})
 
-    def already_routed(self, stage: Stage, orders: list[Any]) -> StageResult | None:
+    def gone_over(self, stage: Stage) -> bool:
         """History counts, but for what is asked for again."""
-        if again.led_over({stage.name: None}, self.said.void, self.base):
-            return None
-        return super().already_routed(stage, orders)
+        return not again.led_over({stage.name: None}, self.said.void, self.base) and super().gone_over(stage)
+
+    def forget_loops(self, stage: Stage) -> None:
+        pass
 
     def publish(self, place: Path, answer: Any) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -12,6 +13,8 @@ from lib.contract import StrataError
 
 Result = TypeVar("Result")
 LISTEN_SECONDS = 0.5
+OWN_DESCRIPTORS = 64
+CHILD_DESCRIPTORS = 8  # a channel, three streams, a lease, and two while it starts
 
 
 def check_graph(after: Mapping[str, Sequence[str]], what: str) -> None:
@@ -38,6 +41,26 @@ def all_before(after: Mapping[str, Sequence[str]], name: str) -> set[str]:
     return found
 
 
+def _room() -> int:
+    """How many children this process can follow at once: each needs its pipes, and what is written needs some too."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max((soft - OWN_DESCRIPTORS) // CHILD_DESCRIPTORS, 1)
+
+
+def one_by_one(after: Mapping[str, Sequence[str]]) -> list[str]:
+    """The order in which `run` takes them where only one runs at a time."""
+    sorter = TopologicalSorter(after)
+    sorter.prepare()
+    rank = {key: place for place, key in enumerate(after)}
+    done: list[str] = []
+    ready = sorted(sorter.get_ready(), key=rank.__getitem__)
+    while ready:
+        done.append(ready.pop(0))
+        sorter.done(done[-1])
+        ready += sorted(sorter.get_ready(), key=rank.__getitem__)
+    return done
+
+
 def run(
     after: Mapping[str, Sequence[str]],
     cap: int,
@@ -50,6 +73,7 @@ def run(
     """Runs `work` for every key. A key whose dependency did not succeed gets `blocked(key, cause)`; one whose result is
     `known` already needs no thread, of which thousands would only get in each other's way. When `go_on` says no
     to a result, nothing new is started; what runs is let finish. Results come in the order of `after`."""
+    cap = min(cap, _room())
     sorter = TopologicalSorter(after)
     sorter.prepare()
     results: dict[str, Result] = {}

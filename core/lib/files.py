@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import Json, StrataError
-from lib.redact import redact
+from lib.redact import REDACTED, redact
 
 _BEGUN = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\.\d+")  # as `write_atomic` names what it has not finished
 REDACT_AT_MOST = 16 * 1024 * 1024
@@ -51,6 +51,11 @@ def redact_below(folder: Path) -> None:
                 continue
             if redact(text) != text:
                 write_atomic(path, text, path.stat().st_mode & 0o777)
+    for path in sorted(folder.rglob("*"), key=lambda p: -len(p.parts)):  # the deepest first
+        if redact(path.name) != path.name:
+            shown = redact(path.name)
+            number = sum(p.name.startswith(shown) for p in path.parent.iterdir())
+            path.replace(path.with_name(f"{shown}-{number}" if number else shown))
 
 
 def sweep(folder: Path) -> None:
@@ -70,7 +75,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    write_atomic(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomic(path, as_written(document))
+
+
+def as_written(document: Any) -> bytes:
+    """A document as it stands on disk: without secrets."""
+    return redact(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+works_in: Path | None = None  # the session this process may write in; who only looks on moves nothing
 
 
 def read_json(path: Path) -> Json:
@@ -78,10 +91,33 @@ def read_json(path: Path) -> Json:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError, RecursionError) as error:
-        raise StrataError("CORRUPT_STATE", f"{path} is not valid JSON: {error}", "move it aside and look at it") from None
+        raise corrupt(path, f"{path} is not valid JSON: {error}") from None
     if not isinstance(document, dict):
-        raise StrataError("CORRUPT_STATE", f"{path} does not hold a JSON object", "move it aside and look at it")
+        raise corrupt(path, f"{path} does not hold a JSON object")
     return document  # type: ignore[return-value]
+
+
+# What a session is, not how it stands: without these there is nothing to go on with.
+_NEEDED = ("effective-config.json", "plan.yaml", "goal.json", "held.json")
+
+
+def corrupt(path: Path, message: str) -> StrataError:
+    """The error for a state file that cannot be used. In a run it is kept aside, so that the next one goes on without it."""
+    if not works_in or not path.is_relative_to(works_in) or path.name in _NEEDED:
+        return StrataError("CORRUPT_STATE", message, "move it aside, or put it right")
+    aside = set_aside(path)
+    return StrataError("CORRUPT_STATE", message, f"it is kept as {aside.name}; run it again to go on without it")
+
+
+def set_aside(path: Path, copy: bool = False) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    if copy:
+        shutil.copy2(path, aside)
+    else:
+        path.replace(aside)
+    return aside
 
 
 def append_line(path: Path, document: Json) -> None:
@@ -118,6 +154,9 @@ def digest(document: Any) -> str:
 
 def safe_name(text: str) -> str:
     """A folder name for any text: itself where it is plain, otherwise a readable part and a hash, so that none collide."""
+    shown = redact(text)
+    if shown != text:  # a key that is a secret names no folder
+        return f"redacted-{sha256_text(text)[:8]}"
     if _PLAIN.match(text) and not _RESERVED.match(text):
         return text
     return f"{slug(text)[:40]}-{sha256_text(text)[:8]}"
@@ -129,7 +168,7 @@ def is_safe(name: str) -> bool:
 
 
 def slug(text: str, fallback: str = "x") -> str:
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", redact(text)).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:48].strip("-") or fallback
 
 
@@ -156,6 +195,18 @@ def inside(root: Path, relative: str, what: str) -> Path:
     if not leads_inside(root, path):
         raise StrataError("UNSAFE_PATH", f"{what} {relative!r} leaves its folder", "there is a symbolic link on the way")
     return path
+
+
+def find(root: Path, recorded: str) -> Path:
+    """The file that is meant by a path as it was written down. A secret in a name never is: that is looked up."""
+    path = root / recorded
+    if REDACTED not in recorded or os.path.lexists(path):
+        return path
+    place = root
+    for part in Path(recorded).parts:
+        there = os.listdir(place) if REDACTED in part and place.is_dir() else []  # noqa: PTH208
+        place /= next((name for name in sorted(there) if redact(name) == part), part)
+    return place
 
 
 def leads_inside(root: Path, path: Path) -> bool:

@@ -22,7 +22,7 @@ HOPELESS = frozenset(
         *("LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "PROMPT_TOO_LONG", "CLI_MISSING"),
         *("UNKNOWN_AGENT_TOOL", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "BAD_CONFIG"),
         *("FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "LAYER_VIOLATION", "UNSAFE_PATH"),
-        *("CORRUPT_STATE", "USAGE", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
+        *("CORRUPT_STATE", "USAGE", "CANNOT_LEAVE_OUTPUT", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
     }
 )
 # The work was done and only its shape is wrong: a small model can mend that.
@@ -58,12 +58,12 @@ def worth_continuing(work: Work) -> str:
 
 def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
     """The last attempt at this very work, if it was cut short in the middle of an agent session that can be gone on with."""
-    attempts = call.session.attempts(step)
-    if not attempts or attempts[-1].outcome or call.driver != "live" or task.isolation:
+    last = next((a for a in call.session.cut_short(step) if (a.folder / AGENT_SESSION).exists()), None)
+    if not last or call.driver != "live" or task.isolation:
         return None  # a worktree begins anew: what it had done there is not there any more
-    asked = call.session.folder / step.folder / f"task-{attempts[-1].number}.json"
+    asked = call.session.folder / step.folder / f"task-{last.number}.json"
     same = asked.exists() and task.fingerprint and files.read_json(asked).get("fingerprint") == task.fingerprint
-    return attempts[-1] if same and (attempts[-1].folder / AGENT_SESSION).exists() else None
+    return last if same else None
 
 
 def go_on(cut_short: Attempt, out: Path) -> tuple[Path, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lib import files
 from lib.contract import STATUS, ExitCode, Json
@@ -34,6 +33,14 @@ class StageResult:
     def skipped(self) -> bool:
         return bool(self.steps) and all(s.skipped for s in self.steps)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What failed in a stage that succeeded all the same: enough others did, or the run could do without."""
+        if self.exit_code != ExitCode.SUCCESS:
+            return []
+        said = [(s.key, (s.error or {}).get("message", STATUS[s.exit_code])) for s in self.steps if not s.ok]
+        return [f"{self.stage}: {key} did not succeed: {message}" for key, message in said]
+
     def document(self) -> Json:
         first = next((path for s in self.steps for path in s.outputs.values()), None)
         entry: Json = {
@@ -48,46 +55,13 @@ class StageResult:
         }
         if self.error:
             entry |= {"error": self.error.get("message", ""), "code": self.error.get("code", "")}
-        optional: Json = {"round": self.round, "note": self.note, "question": self.question}
+        optional: Json = {"round": self.round, "note": self.note, "question": self.question, "warnings": self.warnings}
         entry |= {key: value for key, value in optional.items() if value}
         if self.steps and not self.steps[0].key:
             entry["outputs"] = self.steps[0].outputs
         if any(s.key for s in self.steps):
             entry["items"] = [s.document() for s in self.steps]
         return entry
-
-    def stored(self, session: Session) -> Json:
-        """With relative paths, for a loop record that survives the session being moved."""
-        steps = [
-            vars(s)
-            | {"outputs": {n: session.relative(Path(p)) for n, p in s.outputs.items()}}
-            | {"hashes": {n: files.fingerprint(Path(p)) for n, p in s.outputs.items()}}
-            for s in self.steps
-        ]
-        fields: dict[str, Any] = {"stage": self.stage, "exit_code": int(self.exit_code), "verdict": self.verdict}
-        return fields | {"error": self.error, "note": self.note, "open": self.open, "steps": steps}
-
-
-def restored(stored: Json, session: Session) -> StageResult | None:
-    """The result as it was, unless one of its outputs is no longer what it was."""
-    steps: list[StepResult] = []
-    for fields in stored["steps"]:
-        outputs = {n: str(session.folder / p) for n, p in fields["outputs"].items()}
-        inside = {n: p for n, p in outputs.items() if not Path(fields["outputs"][n]).is_absolute()}
-        if any(files.fingerprint(Path(p)) != fields["hashes"][n] for n, p in inside.items()):
-            return None
-        known: Json = {k: v for k, v in fields.items() if k != "hashes"}
-        known |= {"outputs": outputs, "exit_code": ExitCode(fields["exit_code"]), "skipped": True}
-        steps.append(StepResult(**known))
-    return StageResult(
-        stored["stage"],
-        ExitCode(stored["exit_code"]),
-        stored["verdict"],
-        tuple(steps),
-        stored["error"],
-        stored["note"],
-        open=stored["open"],
-    )
 
 
 def build(name: str, stages: list[str], results: dict[str, StageResult], stopped_by: StageResult | None) -> Json:
@@ -97,6 +71,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
     waiting = [r for r in results.values() if r.exit_code == ExitCode.HUMAN_INPUT]  # not a failure
     failed = [r for r in results.values() if r.exit_code not in (ExitCode.SUCCESS, ExitCode.HUMAN_INPUT)]
     code = stopped_by.exit_code if stopped_by else (ExitCode.PARTIAL_SUCCESS if failed else ExitCode.SUCCESS)
+    warnings = [warning for s in stages if s in results for warning in results[s].warnings]
     manifest: Json = {
         "orchestrator": name,
         "status": STATUS[code],
@@ -107,9 +82,12 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
             "passed": len(results) - len(failed) - len(waiting),
             "failed": len(failed),
             "waiting": len(waiting),
+            "warnings": len(warnings),
             "exit_code": int(code),
         },
     }
+    if warnings:
+        manifest["warnings"] = warnings
     if stopped_by and stopped_by.question:
         manifest["waiting"] = stopped_by.question
         choices = ", ".join(stopped_by.question["choices"])
@@ -120,7 +98,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
         manifest["error"] = {**error, "stage": stopped_by.stage}
     elif failed:
         names = ", ".join(r.stage for r in failed)
-        hint = "run it again on the same session to try these once more"
+        hint = f"what was given up stays so; --resume SESSION --from {failed[0].stage} does it again"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
     return manifest
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from lib import files, live, printing, process, report, signals
+from lib import calling, files, live, printing, process, report, signals
 from lib.contract import ExitCode, Json, StrataError
 from lib.redact import redact
 from lib.session import now
@@ -43,12 +43,13 @@ def signal_completion(
     artifact_path: Path | str | None = None,
     trace_id: str | None = None,
     elapsed_seconds: float | None = None,
+    exit_code: int | None = None,
 ) -> Path | None:
     """P2. Says that a piece of work ended: `success`, `fail` or `needs-refinement`. Nothing to say without a session."""
     if session_dir is None:
         return None
     trace = trace_id or get_trace_id()
-    return signals.write(Path(session_dir), layer, name, status, artifact_path, trace, elapsed_seconds)
+    return signals.write(Path(session_dir), layer, name, status, artifact_path, trace, elapsed_seconds, exit_code)
 
 
 def get_trace_id() -> str | None:
@@ -62,7 +63,9 @@ def get_trace_id() -> str | None:
 def propagate_trace_id(session_dir: Path | str | None = None) -> str:
     """P3. The trace id for this process and all below it: the session's, the inherited one, or a new one."""
     stored = Path(session_dir) / ".trace" if session_dir else None
-    trace = stored.read_text(encoding="ascii").strip() if stored and stored.exists() else ""
+    trace = stored.read_text(encoding="ascii", errors="replace").strip() if stored and stored.exists() else ""
+    if stored and trace and not re.fullmatch(r"[0-9a-f]{16}", trace):
+        raise files.corrupt(stored, f"{stored} holds no trace id: 16 hex digits")
     trace = trace or get_trace_id() or secrets.token_hex(8)
     os.environ[TRACE_VARIABLE] = trace
     return trace
@@ -113,6 +116,12 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
     if detail:
         event["detail"] = detail
     show(event)
+
+
+def hand_over(attempt: str, sha256: str) -> None:
+    """For the parent alone: what this executor is about to write down as its outcome."""
+    with _stderr_lock:
+        printing.write(sys.stderr, json.dumps({"event": calling.HANDED, "attempt": attempt, "sha256": sha256}) + "\n")
 
 
 def start_heart(layer: str, label: Callable[[], str]) -> None:

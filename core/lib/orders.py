@@ -25,7 +25,9 @@ def read_params(orchestration: Orchestration, given: dict[str, Any], cwd: Path) 
             usage(f"{orchestration.name} has no parameter {name!r}", f"it has: {', '.join(orchestration.params) or 'none'}")
     values: dict[str, Any] = {}
     for name, param in orchestration.params.items():
-        value = given.get(name, param.default)
+        value: Any = given.get(name, param.default)
+        if any("\0" in text for text in _texts(value)):
+            usage(f"the parameter {name!r} holds a NUL", "no path, argument or file can hold one")
         if (value is None or value == "") and not param.optional:
             usage(f"{orchestration.name} needs the parameter {name!r}: {param.about}", f"--param {name}=…")
         if param.type == "list" and isinstance(value, str):
@@ -84,6 +86,9 @@ class Orders:
         if not isinstance(value, list):
             raise StrataError("BAD_ITEMS", f"{stage.name}: {each.items}{each.pointer} is not a list", "check foreach.pointer")
         found = cast(list[Any], value)
+        if len(found) < each.min_items:
+            message = f"{stage.name}: {len(found)} items in {each.items}{each.pointer}, at least {each.min_items}"
+            raise StrataError("TOO_FEW_ITEMS", message, "foreach: {min_items: 0} where none is fine")
         if len(found) > each.max_items:
             raise StrataError("TOO_MANY_ITEMS", f"{stage.name}: {len(found)} items, at most {each.max_items}", "raise max_items")
         items: dict[str, Any] = {}
@@ -108,6 +113,14 @@ class Orders:
             raise StrataError("BAD_ITEMS", f"{stage.name}: {order.key!r} has no list under {stage.foreach.after!r}")
         return [str(v) for v in cast(list[Any], value)]
 
+    def behind(self, order: Order, before: dict[str, tuple[Order, str]]) -> Order:
+        """The order of a member or item that waited for others: what those came to is part of what it is made of."""
+        if not before:
+            return order
+        steps = dict.fromkeys(s for other, _ in before.values() for s in (*other.waited, str(other.step)))
+        after = {key: came_to for key, (_, came_to) in before.items()}
+        return sealed(self.call, replace(order, after=after, waited=tuple(steps)))
+
     def _order(self, stage: Stage, step: Step, worker: Worker, key: str, item: Any) -> Order:
         agent, outputs = worker.agent, worker.outputs
         if worker.agent_from:
@@ -131,7 +144,7 @@ class Orders:
             worker=worker,
             agent=agent,
             args=tuple(self.fill(a, item) for a in worker.args),
-            task=replace(task, consumed=self._consumed(task)),
+            task=task,
             made_from={name: self.did.get(name, "") for name in self.sources(worker)},
             context=(cause,) if cause else (),
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
@@ -143,20 +156,6 @@ class Orders:
         texts = [*worker.inputs.values(), *PLACEHOLDER.findall(" ".join((worker.target, *worker.args)))]
         heads = {r.head for r in map(Reference.parse, texts) if r}
         return sorted(heads - {"param", "item"})
-
-    def _consumed(self, task: Task) -> dict[str, str]:
-        """Files of the workspace the task is told about, with their hashes, except those it is to write itself."""
-        own = {o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"}
-        found: dict[str, str] = {}
-        listed = [v for value in task.inputs.values() for v in (cast(list[Any], value) if isinstance(value, list) else [value])]
-        for value in (task.target, *listed):
-            if isinstance(value, str) and value and "\n" not in value and len(value) < 1000 and value not in own:
-                path = self.call.cwd / value
-                session = self.call.session.folder
-                ours = path.is_relative_to(session) and not self.call.cwd.is_relative_to(session)
-                if path.is_relative_to(self.call.cwd) and not ours and files.is_file(path):
-                    found[str(path.relative_to(self.call.cwd))] = files.sha256(path)
-        return found
 
     def fill(self, text: str, item: Any) -> str:
         """`{param.topic}`, `{item.id}` and `{plan.tasks}` in a text."""
@@ -189,6 +188,10 @@ class Orders:
             hint = f"write `optional {text}` if it can do without"
             raise StrataError("MISSING_INPUT", f"{text}: the stage {reference.head!r} did not produce it", hint)
         return path
+
+
+def _texts(value: Any) -> list[str]:
+    return [v for v in (cast(list[Any], value) if isinstance(value, list) else [value]) if isinstance(v, str)]
 
 
 def _field(value: Any, name: str) -> Any:

@@ -14,6 +14,7 @@ from lib import (
     explain,
     fanout,
     files,
+    ledger,
     orchestrator_file,
     outputs,
     refinements,
@@ -24,9 +25,9 @@ from lib import (
 from lib.approvals import Approvals
 from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import CORE, STATUS, ExitCode, Json, StrataError, usage
+from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.plan import Phase, Plan, Run
-from lib.session import Step, now
+from lib.session import Step, every_outcome, now
 from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
 
 FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
@@ -90,15 +91,11 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
     if call.options.roll_back:
         return coordinator.only_roll_back()
     coordinator.begin()
-    results = coordinator.by_agent() if call.options.mode == "agent" else coordinator.by_dependency()
-    code = _together([r.exit_code for r in results.values()])
-    grade = ""
-    if code in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
-        verified, grade = coordinator.verify()
-        code = verified if verified != ExitCode.SUCCESS else code
-    if code not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS, *UNFINISHED) and not call.options.keep_failed:
+    code, grade = coordinator.within_its_time()
+    unfinished = code in UNFINISHED or coordinator.out_of_budget()
+    if code not in GOOD and not unfinished and not call.options.keep_failed:
         coordinator.roll_back()
-    if code in UNFINISHED:
+    if unfinished:
         coordinator.pause()
     document = coordinator.report(code, grade)
     coordinator.checkpoint(grade)
@@ -148,6 +145,37 @@ class Coordinator:
         self.replies: dict[str, ToolResult] = {}
         self.sentinel: Json = {}
         self.rolled_back: Json = {}
+
+    def within_its_time(self) -> tuple[ExitCode, str]:
+        """The phase itself, ended where a budget of time of its own is used up."""
+        book = ledger.Ledger(self.call.session.folder)
+        timed = "wall_seconds" in book.limits.get(self.phase.folder, {})
+        if not timed:
+            return self.whole()
+        book.begin_run(self.phase.folder)
+        with ledger.Clock(self.call.session.folder, self.phase.folder) as clock:
+            try:
+                return self.whole()
+            except Interrupted:
+                if not clock.ran_out:
+                    raise
+                self.sentinel = {"error": clock.error().document()}
+                return ExitCode.NEEDS_ESCALATION, ""
+            finally:
+                book.end_run(self.phase.folder)
+
+    def out_of_budget(self) -> bool:
+        """With more of it the phase goes on from where it is: nothing is to be undone."""
+        errors = [self.sentinel.get("error"), *(r.error for r in self.replies.values())]
+        return any((error or {}).get("code") == "BUDGET_EXCEEDED" for error in errors)
+
+    def whole(self) -> tuple[ExitCode, str]:
+        results = self.by_agent() if self.call.options.mode == "agent" else self.by_dependency()
+        code = _together([r.exit_code for r in results.values()])
+        if code not in GOOD:
+            return code, ""
+        verified, grade = self.verify()
+        return verified if verified != ExitCode.SUCCESS else code, grade
 
     def by_dependency(self) -> dict[str, ToolResult]:
         return fanout.run(
@@ -204,10 +232,7 @@ class Coordinator:
 
     def orchestrate(self, run: Run) -> ToolResult:
         """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
-        reply = self._call(run, [])
-        if reply.exit_code in (ExitCode.FAILURE, ExitCode.PARTIAL_SUCCESS):
-            self.call.event(f"{self.call.label}.{run.name}", "again", "what failed")
-            reply = self._call(run, [])
+        reply = self._once_more(run)
         if reply.exit_code == ExitCode.NEEDS_REFINEMENT:
             step = Step(self.phase.folder, "coordinator", "01-evaluate", item=run.name)
             answered = refinements.answer(self.call, reply, step, f"orch-{self.phase.folder}.{run.name}")
@@ -220,6 +245,32 @@ class Coordinator:
         self.report(None, "")
         self.checkpoint("")
         return reply
+
+    def _once_more(self, run: Run) -> ToolResult:
+        """The orchestrator, and once more what failed in it. That there was a second time is on disk: a resume adds none, and one
+        that was cut short is gone on with."""
+        path = self.folder / run.name / "rerun.json"
+        known = files.read_json(path) if path.exists() else {"done": 0, "begun": 0}
+        if not known["begun"]:
+            reply = self._call(run, [])
+            failed = reply.exit_code in (ExitCode.FAILURE, ExitCode.PARTIAL_SUCCESS)
+            failed = failed and (reply.error or {}).get("code") != "CORRUPT_STATE"  # a person is to see that first
+            if failed and self._news(run, known["done"]):
+                known["begun"] = self.call.session.next_number()
+                files.write_json(path, known)
+        else:
+            reply = ToolResult(ExitCode.FAILURE, {})
+        if known["begun"]:
+            self.call.event(f"{self.call.label}.{run.name}", "again", "what failed")
+            reply = self._call(run, ["--rerun", str(known["begun"])])
+        if reply.exit_code not in NEVER_ABSORBED and self._news(run, known["done"]):
+            files.write_json(path, {"done": self.call.session.next_number(), "begun": 0})
+        return reply
+
+    def _news(self, run: Run, number: int) -> bool:
+        """Whether anything of the run has ended since."""
+        ended = every_outcome(self.call.session.folder, self.phase.folder)
+        return any(e.step.orchestrator == run.name and e.outcome.get("number", 0) > number for e in ended)
 
     def checkpoint(self, grade: str) -> None:
         ended = {name: reply.exit_code for name, reply in self.replies.items()}
@@ -405,6 +456,10 @@ class Coordinator:
         }
         if self.rolled_back:
             document["rolled_back"] = self.rolled_back
+        warnings = [f"{n}/{w}" for n, r in self.replies.items() for w in r.document.get("warnings", [])]
+        warnings += [f"the check {c} could not run" for c in _not_run(self.sentinel)]
+        if warnings:
+            document["warnings"] = warnings
         if self.phase.unverified:
             document["unverified"] = self.phase.unverified
         if code not in (None, ExitCode.SUCCESS):
@@ -418,6 +473,12 @@ class Coordinator:
         files.write_json(self.folder / "report.json", document)
         self.call.artifact = self.folder / "report.json"
         return document | {"session_dir": str(self.call.session.folder)}
+
+
+def _not_run(sentinel: Json) -> list[str]:
+    results: Json = sentinel.get("results") or {}
+    records: list[Json] = results.get("checks") or []
+    return [str(r.get("name")) for r in records if r.get("ran") is False]
 
 
 def _artifacts(document: Json) -> list[str]:

@@ -31,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
+    add("--rerun", type=int, default=0, help=argparse.SUPPRESS)  # its coordinator gives what had failed by then one more try
     add("--phase", default="", help=argparse.SUPPRESS)
     add("--run-name", default="", help=argparse.SUPPRESS)
 
@@ -48,16 +49,20 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
             usage(f"--{flag.replace('_', '-')} {value!r} is not a plain name")
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
     again_from = call.options.start_from
-    chosen = again.from_stage(orchestration, step, again_from) if again_from else None
+    chosen = again.from_stage(orchestration, step, again_from, _session(call)) if again_from else None
     if call.options.explain:
         call.look_at_session()
-        return explain.orchestrator(explain.begin(call, chosen=chosen), orchestration, values, step).document()
+        return explain.orchestrator(explain.begin(call, chosen), orchestration, values, step).document()
     call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
     if chosen:
         again.mark(call.session.folder, chosen)
     walk = Walk(call, orchestration, values, step)
     walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))
     return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
+
+
+def _session(call: Call) -> Path | None:
+    return Path(call.options.session_dir) if call.options.session_dir else None
 
 
 def require_checks(call: Call, orchestration: Orchestration) -> None:

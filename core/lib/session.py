@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import secrets
+import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 from lib import files, process
 from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
@@ -20,6 +23,7 @@ LOCK_NAME = ".lock"
 ENDING_SECONDS = 20.0  # what is below a killed tool has ended by then
 MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
 NOT_STEPS = {"workspace", "worktrees", "lost-worktrees", "artifacts"}  # folders of a session that hold work, not its record
+ENDED = "ended.json"  # the number at which the last run ended by itself
 NUMBERS = ".numbers"  # one byte per outcome
 
 
@@ -110,14 +114,38 @@ class Attempt:
         path = self.folder / "outcome.json"
         if not path.exists():
             return None
-        outcome = files.read_json(path)
-        code = outcome.get("exit_code")
-        if not isinstance(code, int) or isinstance(code, bool) or code not in STATUS:
-            raise StrataError("CORRUPT_STATE", f"{path} holds no exit code", "move it aside and look at it")
-        return outcome
+        return read_outcome(path)
 
-    def finish(self, outcome: Json) -> None:
-        files.write_json(self.folder / "outcome.json", outcome)
+    def finish(self, outcome: Json, before: Callable[[str], None] = lambda sha256: None) -> None:
+        """Written last. `before` is told the hash of what is about to be there."""
+        data = files.as_written(outcome)
+        before(hashlib.sha256(data).hexdigest())
+        files.write_atomic(self.folder / "outcome.json", data)
+
+
+_LISTS = {"outputs": {"output": str, "in": str, "path": str, "sha256": str}, "artifacts": {"root": str, "path": str}}
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("verdict", "fingerprint", "step", "kind", "agent", "definition", "note", "told"), (str,)),
+    **dict.fromkeys(("made_of", "consumed", "judged"), (dict,)),
+    **dict.fromkeys(("number", "begun"), (int,)),
+    "error": (dict, type(None)),
+}
+
+
+def read_outcome(path: Path) -> Json:
+    """An outcome that can be relied on: what decides is there and of its kind. Anybody may have changed it since."""
+    outcome = files.read_json(path)
+    code = outcome.get("exit_code")
+    wrong = "" if isinstance(code, int) and not isinstance(code, bool) and code in STATUS else "exit_code"
+    wrong = wrong or next((k for k, kinds in _KINDS.items() if k in outcome and not isinstance(outcome[k], kinds)), "")
+    for name, fields in _LISTS.items():
+        listed: Any = outcome.get(name) or []
+        entries = cast(list[Any], listed) if isinstance(listed, list) else [None]
+        sound = all(isinstance(e, dict) and all(isinstance(e.get(f), t) for f, t in fields.items()) for e in entries)  # type: ignore[reportUnknownMemberType]
+        wrong = wrong or ("" if sound else name)
+    if wrong:
+        raise files.corrupt(path, f"{path}: {wrong} is not what it should be: {str(outcome.get(wrong))[:80]!r}")
+    return outcome
 
 
 class Session:
@@ -136,6 +164,15 @@ class Session:
             return []
         numbers = [int(m[1]) for e in os.scandir(folder) if (m := re.fullmatch(r"attempt-(\d+)", e.name))]
         return [Attempt(folder / f"attempt-{n}", n) for n in sorted(numbers)]
+
+    def cut_short(self, step: Step) -> list[Attempt]:
+        """The attempts since the last one that ended, the newest first. One may have been killed before it did anything."""
+        found: list[Attempt] = []
+        for attempt in reversed(self.attempts(step)):
+            if attempt.outcome is not None:
+                break
+            found.append(attempt)
+        return found
 
     def new_attempt(self, step: Step) -> Attempt:
         folder = self.folder / step.folder
@@ -167,6 +204,10 @@ class Session:
             return os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+
+    def say_ended(self) -> None:
+        """The run has come to an end of its own: what it came to is said, and was not cut off."""
+        files.write_json(self.folder / ENDED, {"number": self.next_number(), "at": now()})
 
     def relative(self, path: Path) -> str:
         """A path as the session's own files write it: a session can be moved, so nothing inside it is absolute."""
@@ -206,14 +247,15 @@ def _attempts_below(folder: Path, levels: int) -> Generator[Path]:
 def every_outcome(session: Path, phase: str = "") -> list[Ended]:
     """In the order they came, whatever the clock says."""
     found = [(step, folder) for step, folder in every_attempt(session, phase) if (folder / "outcome.json").exists()]
-    ended = [Ended(step, folder, files.read_json(folder / "outcome.json")) for step, folder in found]
+    ended = [Ended(step, folder, read_outcome(folder / "outcome.json")) for step, folder in found]
     return sorted(ended, key=lambda e: (e.outcome.get("number", 0), str(e.folder)))
 
 
 def every_writer(session: Path, phase: str = "") -> list[Json]:
     """Who wrote files, in the order it happened: finished attempts, and what was merged from worktrees."""
     outcomes = every_outcome(session, phase)
-    written = [e.outcome for e in outcomes if e.outcome.get("verdict") in ("done", "needs_revision")]
+    done = [e.outcome for e in outcomes if e.outcome.get("verdict") in ("done", "needs_revision")]
+    written = [o for o in done if not o.get("isolation")]  # what was done in a worktree counts when it is merged
     homes = dict.fromkeys(e.folder.parent / MERGED for e in outcomes)
     written += [files.read_json(path) for path in homes if path.exists()]
     return sorted(written, key=lambda o: o.get("number", 0))
@@ -274,20 +316,79 @@ def _lock(folder: Path) -> int:
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StrataError("SESSION_UNWRITABLE", f"cannot write in {folder}: {error.strerror}", "check its permissions") from None
-    if not _take(descriptor):
-        owner = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+    if not _take(descriptor, folder):
+        owner = Owner.read(folder)
         os.close(descriptor)
         raise StrataError(
             "SESSION_LOCKED",
-            f"another run (pid {owner or 'unknown'}) is working in {folder}",
+            f"another run ({owner or 'pid unknown'}) is working in {folder}",
             "wait for it, or stop it, then run this again",
         ) from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, Owner.this().text().encode(), 0)
     return descriptor
 
 
-def _take(descriptor: int) -> bool:
+@dataclass(frozen=True)
+class Owner:
+    """The process that works in a session, as its lock says: a number means something only on its machine, since its last
+    start, and for a process that began when this one did."""
+
+    pid: int
+    host: str
+    boot: str
+    began: str
+
+    @staticmethod
+    def this() -> Owner:
+        return Owner(os.getpid(), socket.gethostname(), _boot(), _began(os.getpid()))
+
+    @staticmethod
+    def read(session: Path) -> Owner | None:
+        try:
+            fields = (session / LOCK_NAME).read_text(encoding="utf-8").split()
+            return Owner(int(fields[0]), *fields[1:4]) if len(fields) == 4 else None
+        except (OSError, ValueError):
+            return None
+
+    def text(self) -> str:
+        return f"{self.pid} {self.host} {self.boot} {self.began}\n"
+
+    @property
+    def elsewhere(self) -> bool:
+        return self.host != socket.gethostname()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs here. Of one on another machine nothing is known."""
+        same = not self.elsewhere and self.boot == _boot()
+        return same and self.began == _began(self.pid) and self.began != "-"
+
+    def __str__(self) -> str:
+        return f"pid {self.pid}" + (f" on {self.host}" if self.elsewhere else "")
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "-"
+
+
+def _began(pid: int) -> str:
+    """When a process was started, in the kernel's count; where there is none, whether it is there at all."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        pass  # it is gone, or there is no such list here
+    try:
+        os.kill(pid, 0)
+        return "-" if Path("/proc/self").exists() else "?"
+    except (OSError, OverflowError):
+        return "-"
+
+
+def _take(descriptor: int, folder: Path) -> bool:
     """Whether the lock is ours now. Where its owner was killed, its tree lets go of it in a moment, as it ends."""
     deadline = time.monotonic() + ENDING_SECONDS
     while True:
@@ -295,8 +396,8 @@ def _take(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            owner = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
-            killed = owner.isdigit() and not Path(f"/proc/{owner}").exists() and Path("/proc").exists()
+            owner = Owner.read(folder)
+            killed = owner is not None and not owner.elsewhere and not owner.alive
             if not killed or time.monotonic() > deadline:
                 return False
             time.sleep(0.1)

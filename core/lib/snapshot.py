@@ -55,8 +55,26 @@ def content(root: Path, exclude: tuple[Path, ...] = ()) -> str:
     entries = found.entries["root"]
     if sum(signature[2] for signature in entries.values()) > READ_AT_MOST:
         return ""
-    described = [_describe("root", found.roots["root"], path, "") for path in sorted(entries)]
+    described = [c for path in sorted(entries) if (c := _seen("root", found.roots["root"], path, ""))]
     return files.digest([change.document() for change in described])
+
+
+def table(root: Path, exclude: tuple[Path, ...] = (), like: dict[str, str] | None = None) -> dict[str, str]:
+    """Every file of a folder with its mode and a hash of its content. Of a folder so large that reading it would cost more than
+    judging it again, with its signature instead, as in the table it is to be compared with."""
+    found = Snapshot({"root": root}, exclude)
+    entries = found.entries["root"]
+    large = sum(signature[2] for signature in entries.values()) > READ_AT_MOST
+    by_content = not large if like is None else not any(entry.startswith("~") for entry in like.values())
+    listed: dict[str, str] = {}
+    for path, signature in entries.items():
+        if not stat.S_ISDIR(signature[0]):
+            seen = _seen("root", found.roots["root"], path, "") if by_content else None
+            if seen:
+                listed[text_name(path)] = f"{seen.mode:04o} " + (f"link:{text_name(seen.target)}" if seen.target else seen.sha256)
+            elif not by_content:
+                listed[text_name(path)] = f"~{files.digest(signature)[:16]} "
+    return listed
 
 
 _ESCAPE = "%strata-bytes:"
@@ -123,11 +141,42 @@ class Snapshot:
             for path in sorted(old.keys() | new.keys()):
                 if path not in new:
                     found.append(Change(name, path, "deleted"))
-                elif path not in old:
-                    found.append(_describe(name, root, path, "created"))
-                elif old[path] != new[path]:
-                    found.append(_describe(name, root, path, "changed"))
+                elif old.get(path) != new[path]:
+                    change = _seen(name, root, path, "changed" if path in old else "created")
+                    found += [change] if change else [Change(name, path, "deleted")] if path in old else []
         return found
+
+
+class Hidden:
+    """The parts of a repository that decide what git itself runs. No work of an agent is there, and no snapshot looks at them."""
+
+    PLACES = (".git/hooks", ".git/info", ".git/config", ".git/modules")
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self.before = self._look()
+
+    def _look(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for place in self.PLACES:
+            root = self.cwd / place
+            for path in [root] if root.is_file() else sorted(root.rglob("*")) if root.is_dir() else []:
+                if path.is_file() or path.is_symlink():
+                    found[str(path.relative_to(self.cwd))] = f"{path.readlink()}" if path.is_symlink() else files.sha256(path)
+        return found
+
+    def changes(self) -> list[Change]:
+        after = self._look()
+        changed = [p for p in sorted(self.before.keys() | after.keys()) if self.before.get(p) != after.get(p)]
+        return [Change("hidden", p, "changed" if p in after else "deleted", sha256=after.get(p, "")) for p in changed]
+
+
+def _seen(name: str, root: Path, path: str, change: str) -> Change | None:
+    """None where it is gone by the time we look."""
+    try:
+        return _describe(name, root, path, change)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _describe(name: str, root: Path, path: str, change: str) -> Change:

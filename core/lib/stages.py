@@ -7,11 +7,12 @@ answers say what a person decided. Walking again from the start therefore ends u
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import exhaustion, fanout, files, manifest, worktrees
+from lib import again, exhaustion, fanout, files, manifest, worktrees
 from lib.answers import Answers
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
@@ -21,12 +22,16 @@ from lib.observability import Timer
 from lib.orchestration import Loop, Orchestration, Stage
 from lib.order import Order
 from lib.orders import Orders
+from lib.redact import redact
 from lib.session import Step
-from lib.steps import StepResult, last_word, perform, skip, skipped
+from lib.steps import StepResult, keep_word, last_word, perform, skipped, told
 
 # Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
 NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
-GRAVEST_FIRST = (*NEVER_ABSORBED, ExitCode.NEEDS_REFINEMENT, ExitCode.TIMEOUT, ExitCode.FAILURE)
+GRAVEST_FIRST = (
+    *(*NEVER_ABSORBED, ExitCode.NEEDS_REFINEMENT, ExitCode.TIMEOUT, ExitCode.FAILURE),
+    *(ExitCode.PARTIAL_SUCCESS, ExitCode.SUCCESS),
+)
 
 
 class Walk:
@@ -37,11 +42,11 @@ class Walk:
         self.home = call.session.folder / base.home
         self.orders = Orders(call, params)
         self.answers = Answers(self.home / "answers", call.session.folder)
-        self.finished = Finished(call.session, call.cwd, call.options.model or "", bool(call.options.extra_context))
+        self.finished = Finished(call.session, call.cwd, call.options.model or "", told(call))
+        self.finished.passed = set()
         self.rounds: Counter[str] = Counter()
         self.taken: Counter[str] = Counter()  # how often each loop was
         self.results: dict[str, StageResult] = {}
-        self.digests: dict[str, str] = {}  # of each stage's orders in its present round
         self.compressed: dict[str, StageResult] = {}  # stages that were done as one
 
     def go(self) -> Json:
@@ -57,6 +62,8 @@ class Walk:
                 self.tell(self.results[stage.name])
                 raise
             self.note(stage, result)
+            if not back_to:
+                self.forget_loops(stage)
             if back_to:
                 position = stages.index(self.orchestration.stage(back_to))
             elif result.exit_code == ExitCode.SUCCESS or result.open:
@@ -84,7 +91,6 @@ class Walk:
     def do(self, stage: Stage) -> StageResult:
         """One round of one stage, from disk where that is enough."""
         self.rounds[stage.name] += 1
-        self.digests[stage.name] = ""
         step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
         with Timer() as timer:
             try:
@@ -99,13 +105,10 @@ class Walk:
             self.call.event(label, STATUS[result.exit_code], result.note or None, timer.elapsed_ms())
         return result
 
-    def exhausted(self, stage: Stage, step: Step) -> StageResult | None:
-        """How the stage ends where there is not enough depth left for it. What was once done as one is not done apart again."""
-        together = self.done_as_one(stage)
-        if together or not exhaustion.short(self.call, stage):
-            return together
-        if all(self.finished.outcome(order, stage.model) for order in self.orders.of(stage, step)):
-            return None  # it was done when there was depth enough
+    def exhausted(self, stage: Stage, words: Words) -> StageResult | None:
+        """How the stage ends where there is not enough depth left for it."""
+        if not exhaustion.short(self.call, stage) or words.all_ok:
+            return None  # or it was done when there was depth enough
         if stage.on_depth != "compress":
             return exhaustion.stopped(self.call, stage)
         stages = exhaustion.tail(self.orchestration, stage)
@@ -115,7 +118,7 @@ class Walk:
         return self.compressed[stage.name]
 
     def done_as_one(self, stage: Stage) -> StageResult | None:
-        """What an earlier run, or an earlier stage of this one, made of it together with others."""
+        """What an earlier run, or an earlier stage of this one, made of it together with others: that is not done apart again."""
         if stage.on_depth == "compress" and stage.name not in self.compressed:
             tried = self.call.session.attempts(replace(self.base, stage=exhaustion.folder(stage)))
             stages = exhaustion.tail(self.orchestration, stage)
@@ -126,70 +129,107 @@ class Walk:
         return self.compressed.get(stage.name)
 
     def work(self, stage: Stage, step: Step) -> StageResult:
-        ended = self.exhausted(stage, step)
+        ended = self.done_as_one(stage)
         if ended:
             return ended
-        orders = self.orders.of(stage, step)
-        routed = self.already_routed(stage, orders)
-        if routed:
-            return routed
-        if not stage.fans_out:
-            done = self.alone(stage, orders[0])
-            return StageResult(stage.name, done.exit_code, done.verdict, (done,), done.error, done.note)
-        table = {o.key: o for o in orders}
-        after = {o.key: self.orders.waits_for(stage, o) for o in orders}
-        fanout.check_graph(after, stage.name)
-        settled = self.settled(stage, orders, after)
-        if settled:
-            return self.sum_up(stage, settled, len(orders))
-        goes_on = stage.on_item_failure == "skip" or bool(stage.members)
+        words = Words(self, stage, self.orders.of(stage, step))
+        ended = self.exhausted(stage, words) or self.as_it_stands(stage, words)
+        if not ended:
+            ended = self.fan_out(stage, words) if stage.fans_out else self.one(stage, self.alone(stage, words))
+        self.pass_by(words)
+        return ended
+
+    def pass_by(self, words: Words) -> None:
+        """What this walk has come by is upstream of all that follows."""
+        if self.finished.passed is not None:
+            self.finished.passed |= {str(o.step) for o in words.orders}
+
+    def one(self, stage: Stage, done: StepResult) -> StageResult:
+        return StageResult(stage.name, done.exit_code, done.verdict, (done,), done.error, done.note)
+
+    def together(self, stage: Stage, words: Words) -> StageResult:
+        """What the stage comes to by the last words of all its steps."""
+        steps = tuple(words.known[o.key] for o in words.orders)
+        return self.sum_up(stage, steps, len(steps)) if stage.fans_out else self.one(stage, steps[0])
+
+    def as_it_stands(self, stage: Stage, words: Words) -> StageResult | None:
+        """What earlier runs made of the stage, if nothing more is to be done about it: it is finished, or the run went on without
+        what had failed. Only a failure that stopped the run is tried again."""
+        if not words.complete:
+            return None
+        result = self.together(stage, words)
+        if not words.past and not words.all_ok and not self.goes_on(stage, result):
+            return None
+        for order in words.orders:
+            keep_word(self.call, order, words.known[order.key])
+        return result
+
+    def goes_on(self, stage: Stage, result: StageResult) -> bool:
+        """Whether the run goes on, or back, or asks, with such a result."""
+        if result.exit_code == ExitCode.SUCCESS or result.open:
+            return True
+        if stage.on_item_failure == "ask" and stage.foreach:  # a person has decided, or is to decide
+            return not self.answers.waits(stage.name, ("retry",))
+        if result.exit_code in NEVER_ABSORBED:
+            return False
+        loop = self.loop_for(stage, result)
+        if loop:
+            return self.taken[loop.name] < loop.max or loop.then != "fail"
+        return not stage.required
+
+    def fan_out(self, stage: Stage, words: Words) -> StageResult:
+        orders, after = words.orders, words.after
+        absorbs = stage.on_item_failure == "skip" or bool(stage.members)
+        final = self.absorbs_items(stage) and not words.complete  # what was given up while others were still to be done stays so
         self.call.event(f"{self.base.slug}.{stage.name}", "fan-out", {"items": len(orders), "together": stage.cap})
 
         def go_on(step: StepResult) -> bool:
-            return step.ok or (goes_on and step.exit_code not in NEVER_ABSORBED)
+            return step.ok or (absorbs and step.exit_code not in NEVER_ABSORBED)
+
+        def known(key: str) -> StepResult | None:
+            before = words.word(key, final)
+            return keep_word(self.call, words.table[key], before) if before else None
+
+        def work(key: str) -> StepResult:
+            return words.learn(key, perform(self.call, stage, words.ready(key), self.finished, words.rerun))
 
         if stage.isolation:
-            steps = worktrees.run(self.call, orders, after, stage.cap, lambda o: self.isolated(stage, o), _blocked, go_on)
-            return self.sum_up(stage, tuple(steps.values()), len(orders))
-        steps = fanout.run(
-            after,
-            stage.cap,
-            lambda key: perform(self.call, stage, table[key], self.finished),
-            succeeded=lambda s: s.ok,
-            blocked=_blocked,
-            go_on=go_on,
-            known=lambda key: skip(self.call, stage, table[key], self.finished),
-        )
+            steps = self.in_worktrees(stage, words, go_on)
+        else:
+            steps = fanout.run(after, stage.cap, work, succeeded=lambda s: s.ok, blocked=_blocked, go_on=go_on, known=known)
+        self.answers.take(stage.name, lambda record: None, ("retry",))  # that is what has just been done
         return self.sum_up(stage, tuple(steps.values()), len(orders))
 
-    def alone(self, stage: Stage, order: Order) -> StepResult:
+    def absorbs_items(self, stage: Stage) -> bool:
+        """Whether the run may go on although some of the stage's steps failed."""
+        loop = self.orchestration.loops.get(stage.on.get("failure", ""))
+        goes_back = bool(loop) and (self.taken[loop.name] < loop.max or loop.then != "fail") if loop else False
+        policy = stage.on_item_failure in ("skip", "ask") if stage.foreach else False
+        return policy or stage.min_success is not None or not stage.required or goes_back
+
+    def alone(self, stage: Stage, words: Words) -> StepResult:
         """A stage of one step."""
+        order = words.orders[0]
         if not stage.isolation:
-            return skip(self.call, stage, order, self.finished) or perform(self.call, stage, order, self.finished)
-        only = worktrees.run(self.call, [order], {order.key: []}, 1, lambda o: self.isolated(stage, o), _blocked, lambda s: True)
-        return only[order.key]
-
-    def isolated(self, stage: Stage, order: Order) -> StepResult:
-        """A step in a worktree of its own: not merged yet."""
-        known = skip(self.call, stage, order, self.finished)
-        placed = replace(order, place=lambda: worktrees.opened(self.call, order))
-        return known or perform(self.call, stage, placed, self.finished)
-
-    def settled(self, stage: Stage, orders: list[Order], after: dict[str, list[str]]) -> tuple[StepResult, ...]:
-        """Of a stage that needs only some to succeed and has them: its results, failures included. It is finished as a whole."""
-        if stage.min_success is None:
-            return ()
-        known: dict[str, StepResult] = {}
-        for order in orders:
-            before = last_word(self.call, stage, order, self.finished)
+            before = words.word(order.key)
             if before:
-                known[order.key] = before
-        for order in orders:
-            cause = next((o for o in after[order.key] if o not in known or not known[o].ok), None)
-            if order.key not in known and cause:
-                known[order.key] = _blocked(order.key, cause)
-        enough = sum(s.ok for s in known.values()) >= stage.min_success
-        return tuple(known[o.key] for o in orders) if enough and len(known) == len(orders) else ()
+                return keep_word(self.call, order, before)
+            return perform(self.call, stage, order, self.finished, words.rerun)
+        return self.in_worktrees(stage, words, lambda s: True)[order.key]
+
+    def in_worktrees(self, stage: Stage, words: Words, go_on: Callable[[StepResult], bool]) -> dict[str, StepResult]:
+        cap = stage.cap if stage.fans_out else 1
+        return worktrees.run(
+            self.call, words.orders, words.after, cap, lambda key: self.isolated(stage, words, key), _blocked, go_on
+        )
+
+    def isolated(self, stage: Stage, words: Words, key: str) -> StepResult:
+        """A step in a worktree of its own: not merged yet."""
+        before, order = words.word(key), words.ready(key)
+        if before:
+            return keep_word(self.call, order, before)
+        placed = replace(order, place=lambda: worktrees.opened(self.call, order))
+        return words.learn(key, perform(self.call, stage, placed, self.finished, words.rerun))
 
     def sum_up(self, stage: Stage, steps: tuple[StepResult, ...], wanted: int) -> StageResult:
         """Many results as one: what must not be absorbed first, then whether there is enough, then the policy."""
@@ -218,8 +258,7 @@ class Walk:
         """The result, marked `open` where the run goes on in spite of it, and the stage a loop goes back to, if one does."""
         if result.exit_code in (ExitCode.SUCCESS, *NEVER_ABSORBED):
             return result, ""
-        event = {"needs_revision": "needs_revision", "failed": "failure"}.get(result.verdict, "")
-        loop = self.orchestration.loops.get(stage.on.get(event, ""))
+        loop = self.loop_for(stage, result)
         if loop:
             used_up = self.taken[loop.name] >= loop.max
             more = self.answers.granted(stage.name, loop.name, used_up) if loop.then == "ask" else 0
@@ -230,6 +269,10 @@ class Walk:
         if not stage.required:
             return replace(result, open=True, note=result.note or "optional: the run went on without it"), ""
         return result, ""
+
+    def loop_for(self, stage: Stage, result: StageResult) -> Loop | None:
+        event = {"needs_revision": "needs_revision", "failed": "failure"}.get(result.verdict, "")
+        return self.orchestration.loops.get(stage.on.get(event, ""))
 
     def take(self, loop: Loop, stage: Stage, result: StageResult) -> None:
         """Writes down that and why: the counter survives a crash, and the cause is handed to the loop's target."""
@@ -246,26 +289,46 @@ class Walk:
         names = [s.name for s in self.orchestration.stages]
         span = names[names.index(loop.to) : names.index(stage.name) + 1]
         record: Json = {"loop": loop.name, "number": number, "from": stage.name, "rounds": {}}
+        record["session"] = str(self.call.session.folder)  # where its cause speaks of: the session may be moved
         for name in span:
-            stored = results[name].stored(self.call.session)
-            record["rounds"][name] = {"round": self.rounds[name], "orders": self.digests[name], "result": stored}
-        files.write_atomic(cause, "\n".join(lines).rstrip() + "\n")
-        files.write_json(cause.with_suffix(".json"), record)
+            record["rounds"][name] = {"round": self.rounds[name]}
+        self.write_down(cause, "\n".join(lines).rstrip() + "\n", record)
         for name in span:
             self.orders.causes.pop(name, None)  # an inner loop's cause is not news any more
         self.orders.causes[loop.to] = cause
         detail = {"from": stage.name, "to": loop.to, "time": number, "of": loop.max}
         self.call.event(f"{self.base.slug}.{loop.name}", "loop", detail)
 
-    def already_routed(self, stage: Stage, orders: list[Order]) -> StageResult | None:
-        """How this round ended, if a loop has gone back over it since: that is history, and a failure in it is not run again."""
-        self.digests[stage.name] = files.digest([o.task.fingerprint for o in orders])
+    def write_down(self, cause: Path, text: str, record: Json) -> None:
+        """The record last: with it, the loop has been taken. A walk that comes by again finds it as it is."""
+        known = cause.with_suffix(".json")
+        if known.exists() and cause.exists() and cause.read_text(encoding="utf-8") == redact(text):
+            return
+        files.write_atomic(cause, text)
+        files.write_json(known, record)
+
+    def forget_loops(self, stage: Stage) -> None:
+        """This round takes no loop. One that it took in an earlier run, with other results, is not history any more."""
         for path in sorted((self.home / "loops").glob("*.json")):
             record = files.read_json(path)
-            past = record["rounds"].get(stage.name)
-            if past and (past["round"], past["orders"]) == (self.rounds[stage.name], self.digests[stage.name]):
-                return manifest.restored(past["result"], self.call.session)  # None where its outputs are damaged
-        return None
+            if record["from"] == stage.name and record["rounds"][stage.name]["round"] == self.rounds[stage.name]:
+                again.set_aside(path)
+
+    def answered_behind(self, stage: Stage) -> bool:
+        """Whether a person has answered a question that comes after the stage: what was given up by then stays so, or the same
+        question would be asked again."""
+        stages = self.orchestration.stages
+        later = [s for s in stages[stages.index(stage) :] if s.ask]
+        folder = self.call.session.folder / self.base.home / "stages"
+        return any(any((folder / s.folder).glob("**/answer.json")) for s in later)
+
+    def gone_over(self, stage: Stage) -> bool:
+        """Whether a loop has gone back over this round of the stage: it is history then."""
+        for path in (self.home / "loops").glob("*.json"):
+            past = files.read_json(path)["rounds"].get(stage.name)
+            if past and past["round"] == self.rounds[stage.name]:
+                return True
+        return False
 
     def used_up(self, loop: Loop, stage: Stage, result: StageResult) -> StageResult:
         note = f"the loop {loop.name} was taken {self.taken[loop.name]} times and is used up"
@@ -324,7 +387,6 @@ class Walk:
         files.write_json(place, answer)
 
     def ask_about_items(self, stage: Stage, steps: tuple[StepResult, ...], error: Json, note: str) -> StageResult:
-        self.answers.take(stage.name, lambda record: None, ("retry",))  # trying again is what has just been done
         decision = self.answers.decided(stage.name, f"items-{self.rounds[stage.name]}", ("skip", "abort"))
         if decision == "skip":
             note = f"{note}; a person decided to go on without the rest"
@@ -333,6 +395,58 @@ class Walk:
             return StageResult(stage.name, ExitCode.FAILURE, "failed", steps, error, f"{note}; a person decided to stop")
         question = self.answers.question(stage.name, error["message"], ("retry", "skip", "abort"))
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", steps, error, note, question=question)
+
+
+class Words:
+    """What is known of each step of a stage before anything is done: finished, given up, blocked by one it waits for, or nothing.
+    A step that waits for others is made of what they came to, so its own word is known only when theirs are."""
+
+    def __init__(self, walk: Walk, stage: Stage, orders: list[Order]) -> None:
+        self.walk = walk
+        self.stage = stage
+        self.orders = orders
+        self.table = {o.key: o for o in orders}
+        self.after = {o.key: walk.orders.waits_for(stage, o) for o in orders}
+        fanout.check_graph(self.after, stage.name)
+        self.past = walk.gone_over(stage)
+        self.rerun = 0 if walk.answered_behind(stage) else getattr(walk.call.options, "rerun", 0)
+        self.known: dict[str, StepResult] = {}
+        self._looked: dict[str, tuple[str, StepResult | None]] = {}
+        for key in fanout.one_by_one(self.after):
+            if all(other in self.known for other in self.after[key]):
+                found = self.word(key, True)
+                if found:
+                    self.known[key] = found
+
+    @property
+    def complete(self) -> bool:
+        return len(self.known) == len(self.orders)
+
+    @property
+    def all_ok(self) -> bool:
+        return self.complete and all(s.ok for s in self.known.values())
+
+    def ready(self, key: str) -> Order:
+        """The order, made of what those it waits for came to."""
+        before = {k: (self.table[k], self.known[k].came_to) for k in self.after[key]}
+        self.table[key] = self.walk.orders.behind(self.table[key], before)
+        return self.table[key]
+
+    def word(self, key: str, given_up: bool = False) -> StepResult | None:
+        """How a step stands whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
+        cause = next((o for o in self.after[key] if not self.known[o].ok), None)
+        if cause:
+            return _blocked(key, cause)
+        order = self.ready(key)
+        if key not in self._looked or self._looked[key][0] != order.task.fingerprint:
+            found = last_word(self.walk.call, self.stage, order, self.walk.finished, self.past, self.rerun)
+            self._looked[key] = (order.task.fingerprint, found)
+        found = self._looked[key][1]
+        return self.learn(key, found) if found and (found.ok or given_up) else None
+
+    def learn(self, key: str, result: StepResult) -> StepResult:
+        self.known[key] = result
+        return result
 
 
 def _each(value: Any) -> list[str]:

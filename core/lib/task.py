@@ -20,6 +20,7 @@ class Output:
     place: str = "session"  # session: in the attempt, published when verified; workspace: in the folder worked in
     optional: bool = False
     about: str = ""
+    unchanged: bool = False  # of one in the workspace: it may be as it was before
 
     @staticmethod
     def read(name: str, spec: Json) -> Output:
@@ -30,6 +31,7 @@ class Output:
             spec.get("in", "session"),
             spec.get("optional", False),
             spec.get("about", ""),
+            spec.get("unchanged", False),
         )
 
     def document(self) -> Json:
@@ -39,6 +41,7 @@ class Output:
             "in": self.place,
             "optional": self.optional,
             "about": self.about,
+            **({"unchanged": True} if self.unchanged else {}),
         }
 
     def locate(self, out: Path, cwd: Path, target: str) -> Path:
@@ -58,6 +61,7 @@ class Task:
     made_of: dict[str, str] = field(default_factory=dict[str, str])  # the parts of the fingerprint, by name
     consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
+    told: str = ""  # a digest of what it is told besides, by a resolution
     scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
     isolation: str = ""  # worktree: the folder it works in is its own
     protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
@@ -74,6 +78,7 @@ class Task:
             "made_of": self.made_of,
             "consumed": self.consumed,
             "kind": self.kind,
+            "told": self.told,
             "isolation": self.isolation,
             "scope": list(self.scope),
             "protect": list(self.protect),
@@ -92,6 +97,7 @@ class Task:
             made_of=document.get("made_of", {}),
             consumed=document.get("consumed", {}),
             kind=document.get("kind", "first"),
+            told=document.get("told", ""),
             isolation=document.get("isolation", ""),
             scope=tuple(document.get("scope", ())),
             protect=tuple(document.get("protect", ())),

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from lib import files
+from lib import agents, files, history, keeper, observability
 from lib.agents import Agent
 from lib.cli import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.drivers.paths import Names
-from lib.judge import Judge
+from lib.judge import Judge, literal
 from lib.observability import Timer
 from lib.session import Attempt, Step, now
+from lib.snapshot import Change, Snapshot
 from lib.task import Output, Task
-from lib.verify import Verdict
+from lib.verdicts import Verdict
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ def conclude(verdict: Verdict, verified: list[Json], wrong: list[str], said: Jso
     return Work(verdict, ExitCode.SUCCESS, None, verified, [], said)
 
 
+SHELF = "shelf.json"  # in an attempt's folder: where its outputs are while a sandboxed shell writes them
+HELD = "before.json"  # in an attempt's folder, once all that stood in the place of its outputs is kept
+
+
 # Of spawn's document, what an executor says in its own words.
 _OWN_WORDS = frozenset(
     {
@@ -67,17 +72,29 @@ class Try:
     agent: str
     definition: str  # the fingerprint of the agent's definition
     attempt: Attempt
+    number: int  # of its beginning, among all beginnings and ends of the session
     timer: Timer
     before: dict[str, Path | None]  # what stood at the place of each output in the workspace
+    workspace: Snapshot | None  # as it was when this began; None: the agent cannot write there
+    beat: history.Beat
 
     @staticmethod
     def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None, goes_on: bool = False) -> Try:
         """`goes_on`: the attempt that was cut short is continued. What it had written stays, and what stood there before it is
         still what a failure puts back."""
-        earlier = call.session.attempts(step)
+        earlier = call.session.cut_short(step)
         attempt = call.session.new_attempt(step)
         name, definition = (agent.name, agent.fingerprint) if agent else ("", "")
-        cut_short = earlier[-1] if earlier and earlier[-1].outcome is None else None
+        may_write = _may_write(call, task, agent)
+        begun = attempt.folder / history.BEGUN
+        number = call.session.next_number()
+        isolated = {"isolation": task.isolation} if task.isolation else {}
+        files.write_json(begun, {"number": number, "step": str(step), "may_write": may_write, **isolated, "at": now()})
+        beat = history.Beat(begun)
+        for one in earlier:
+            bring_in(one)
+        cut_short = next((a for a in earlier if (a.folder / HELD).exists()), None)
+        bribed = next((a for a in earlier if (a.folder / "judge" / "held.json").exists()), None)
         before: dict[str, Path | None] = {}
         for output in task.outputs:
             if output.place == "workspace":
@@ -86,30 +103,37 @@ class Try:
                 stood = path
                 if held and held.is_dir() and goes_on:
                     stood = held / output.name
-                    taken_back = held.parent / "rejected" / path.name  # where it was asked to stop, not killed
+                    taken_back = held.parent / "rejected" / output.name / path.name  # where it was asked to stop, not killed
                     if taken_back.exists() and files.leads_inside(call.cwd, path):
                         files.copy_whole(taken_back, path)
                 elif held and held.is_dir():
-                    _put_back(call.cwd, path, held / output.name, held.parent)
+                    _put_back(call.cwd, path, held / output.name, held.parent / "rejected" / output.name)
                 copy = attempt.folder / "before" / output.name
                 copy.parent.mkdir(exist_ok=True)
                 before[output.name] = copy if stood.exists() else None
                 if stood.exists():
                     files.copy_whole(stood, copy)
+        if before:  # last: an attempt that was cut off before this has not touched anything
+            files.write_json(attempt.folder / HELD, {name: copy is not None for name, copy in before.items()})
         if task.protect:
-            if cut_short and (cut_short.folder / "judge" / "held.json").exists():
-                _judge(call, task, cut_short).put_back()
+            if bribed:
+                _judge(call, task, bribed).put_back()
             _judge(call, task, attempt).hold()
-        return Try(call, task, step, kind, name, definition, attempt, Timer(), before)
+        workspace = Snapshot({"workspace": call.cwd}, exclude=(call.session.folder,)) if may_write else None
+        return Try(call, task, step, kind, name, definition, attempt, number, Timer(), before, workspace, beat)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
+        self.beat.stop()
         if isinstance(error, Interrupted):
             self.take_back()
             self.unbribed()
+            record: Json = {"step": str(self.step), "number": self.call.session.next_number(), "artifacts": self._changes()}
+            isolated = {"isolation": self.task.isolation} if self.task.isolation else {}
+            files.write_json(self.attempt.folder / history.INTERRUPTED, record | isolated | {"at": now()})
         elif isinstance(error, Exception):
             known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
             self.end(Work(Verdict("failed", known.message), known.exit_code, known.document(), wrong=[known.message]))
@@ -125,6 +149,7 @@ class Try:
                 published += [self._publish(output, path)] if path.exists() else []
         if work.verdict.word == "failed":
             self.take_back()
+        number = call.session.next_number()  # before the last look: what others with lower numbers did is seen by it
         outcome: Json = {
             "tool": call.tool.name,
             "agent": self.agent,
@@ -142,21 +167,44 @@ class Try:
             "fingerprint": self.task.fingerprint,
             "made_of": self.task.made_of,
             "consumed": self.task.consumed,
+            "told": self.task.told,
+            "begun": self.number,
             **({"isolation": self.task.isolation} if self.task.isolation else {}),
-            "number": call.session.next_number(),
+            "number": number,
             "finished_at": now(),
             "duration_seconds": round(self.timer.elapsed_seconds(), 3),
             **{k: v for k, v in work.said.items() if k not in _OWN_WORDS},
+            "artifacts": [*self._elsewhere(work.said), *self._changes()],
         }
         names = Names(call.session.folder, call.cwd, self.attempt.folder)
-        self.attempt.finish(names.hide_in(outcome) if call.driver == "record" else outcome)
+        self.attempt.finish(names.hide_in(outcome) if call.driver == "record" else outcome, self._hand_over)
         outcome["outputs"] = [{**e, "path": str(self._root(e["in"]) / e["path"])} for e in published]
         call.artifact = next((Path(e["path"]) for e in outcome["outputs"]), None)
         return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(self.attempt.folder)}
 
+    def _hand_over(self, sha256: str) -> None:
+        """Tells the parent, on a pipe that only we hold, what is about to be on disk."""
+        if keeper.leased:
+            observability.hand_over(self.attempt.folder.name, sha256)
+
     def unbribed(self) -> list[str]:
         """Puts back what judges this work, and says what had been done to it."""
         return _judge(self.call, self.task, self.attempt).put_back() if self.task.protect else []
+
+    def _changes(self) -> list[Json]:
+        """What is different in the workspace now. Caches and folders are not work, and what was put back is not changed."""
+        found: list[Change] = self.workspace.changes() if self.workspace else []
+        stood = {self._place(o): self.before[o.name] for o in self.task.outputs if o.name in self.before}
+        kept = {path: files.fingerprint(copy) for path, copy in stood.items() if copy}
+        same = {path for path, sha256 in kept.items() if files.fingerprint(self.call.cwd / path) == sha256}
+        return [c.document() for c in found if c.kind != "folder" and c.path not in same]
+
+    def _place(self, output: Output) -> str:
+        return str(output.locate(self.attempt.out, self.call.cwd, self.task.target).relative_to(self.call.cwd))
+
+    def _elsewhere(self, said: Json) -> list[Json]:
+        listed: list[Json] = said.get("artifacts") or []
+        return [c for c in listed if c["root"] != "workspace"]
 
     def _root(self, place: str) -> Path:
         return self.call.session.folder if place == "session" else self.call.cwd
@@ -171,23 +219,54 @@ class Try:
         entry: Json = {"output": output.name, "in": output.place, "path": str(path.relative_to(self._root(output.place)))}
         return entry | {"sha256": files.fingerprint(path), "size": path.stat().st_size}
 
+    def untouched(self) -> frozenset[str]:
+        """The outputs in the workspace that were there before, and that nobody has written since."""
+        seen = {c.path for c in self.workspace.changes()} if self.workspace else set[str]()
+        found: set[str] = set()
+        for output in self.task.outputs:
+            copy = self.before.get(output.name)
+            place = self._place(output) if copy else ""
+            written = any(path == place or path.startswith(f"{place}/") for path in seen)
+            if copy and not written and files.fingerprint(self.call.cwd / place) == files.fingerprint(copy):
+                found.add(output.name)
+        return frozenset(found)
+
     def take_back(self) -> None:
         """A failed attempt leaves no partial artifact in place; what it wrote stays as evidence."""
         for output in self.task.outputs:
             if output.name in self.before:
                 path = output.locate(self.attempt.out, self.call.cwd, self.task.target)
-                _put_back(self.call.cwd, path, self.before[output.name], self.attempt.folder)
+                _put_back(self.call.cwd, path, self.before[output.name], self.attempt.folder / "rejected" / output.name)
+
+
+def _may_write(call: Call, task: Task, agent: Agent | None) -> tuple[str, ...]:
+    """Globs of the workspace this work could change: a tool and a shell know no bounds, file tools know theirs."""
+    options = call.options
+    if not agent or agents.unconfined(agent) or options.inherit_settings or options.permission_mode:
+        return history.EVERYTHING
+    own = [literal(o.path.replace("{target}", task.target)) for o in task.outputs if o.place == "workspace"]
+    return (*(task.scope or agent.scope), *own, *(f"{path}**" for path in own if path.endswith("/")))
+
+
+def bring_in(attempt: Attempt) -> None:
+    """What was written outside the session is the attempt's own from here on."""
+    record = attempt.folder / SHELF
+    shelf = Path(files.read_json(record)["folder"]) if record.exists() else None
+    if shelf and shelf.is_dir():
+        shutil.rmtree(attempt.out, ignore_errors=True)  # of an earlier time that was cut short; all of it is on the shelf
+        shutil.copytree(shelf, attempt.out, symlinks=True)
+        shutil.rmtree(shelf)
 
 
 def _judge(call: Call, task: Task, attempt: Attempt) -> Judge:
     return Judge(call.cwd, task.protect, attempt.folder / "judge", call.session.folder)
 
 
-def _put_back(cwd: Path, path: Path, before: Path | None, attempt: Path) -> None:
+def _put_back(cwd: Path, path: Path, before: Path | None, aside: Path) -> None:
     if not files.leads_inside(cwd, path):
         return  # a link was put in the way: what lies behind it is not ours to touch
     if path.exists():
-        files.copy_whole(path, attempt / "rejected" / path.name)
+        files.copy_whole(path, aside / path.name)
     if before and before.exists():
         files.copy_whole(before, path)  # in one step: there is no moment without the file
     elif path.is_dir():

@@ -176,7 +176,7 @@ def run(
     orders: list[Order],
     after: dict[str, list[str]],
     cap: int,
-    perform: Callable[[Order], StepResult],
+    perform: Callable[[str], StepResult],
     blocked: Callable[[str, str], StepResult],
     go_on: Callable[[StepResult], bool],
 ) -> dict[str, StepResult]:
@@ -193,9 +193,7 @@ def run(
             if cause:
                 results[key] = blocked(key, cause)
                 wave.remove(key)
-        done = fanout.run(
-            {key: () for key in wave}, cap, lambda key: perform(table[key]), lambda r: r.ok, blocked=blocked, go_on=go_on
-        )
+        done = fanout.run({key: () for key in wave}, cap, perform, lambda r: r.ok, blocked=blocked, go_on=go_on)
         for key in wave:
             if key in done:
                 results[key] = bring_back(call, table[key], done[key]) if done[key].ok else done[key]

@@ -177,7 +177,7 @@ def test_what_an_agent_plants_is_no_attempt(tmp_path: Path) -> None:
         tmp_path / "phases/phase-01-one/artifacts/x",
     ]
     for folder in [real, *(home / name for home in homes for name in planted)]:
-        files.write_json(folder / "outcome.json", {"verdict": "done", "number": 7, "step": str(step)})
+        files.write_json(folder / "outcome.json", {"exit_code": 0, "verdict": "done", "number": 7, "step": str(step)})
     (tmp_path / step.folder / "attempt-2").symlink_to(real / "out/attempt-9")
     assert [(e.step, e.folder) for e in session.every_outcome(tmp_path)] == [(step, real)]
     assert [e.folder for e in session.every_outcome(tmp_path, "phase-01-one")] == [real]

@@ -281,7 +281,7 @@ def test_one_phase_alone_does_not_make_an_unmet_goal_a_success(trial: House, mod
     asked = scripted(model, GOOD, judged=(OPEN,))
     assert run(trial, "--approve-plan").code == 12
     done = resume(trial, "--only", "write")
-    assert (done.code, done.error["code"]) == (12, "GOAL_NOT_JUDGED"), "what there is now, nobody has judged"
+    assert (done.code, done.error["code"]) == (12, "GOAL_NOT_MET"), "the same thing once more has been judged"
     assert len(prompts(asked, "evaluator")) == 1
 
 

@@ -49,7 +49,7 @@ def test_stages_run_in_order_and_the_manifest_is_the_seeds(trial: House) -> None
     assert log(trial) == ["a", "b"]
     manifest = ran.document
     assert manifest["orchestrator"] == "trial"
-    assert manifest["summary"] == {"total": 2, "passed": 2, "failed": 0, "waiting": 0, "exit_code": 0}
+    assert manifest["summary"] == {"total": 2, "passed": 2, "failed": 0, "waiting": 0, "warnings": 0, "exit_code": 0}
     assert {"name", "status", "exit_code", "artifact"} <= set(manifest["stages"][0])
     on_disk = json.loads((trial.session / "trial/manifest.json").read_text())
     assert on_disk["stages"][0]["artifact"] == "artifacts/trial/01-a/made.json"
@@ -154,11 +154,12 @@ def test_only_optional_stages_failing_is_12_and_never_turns_into_0(trial: House)
     plan(trial, a="fail")
     first = run(trial)
     assert (first.code, statuses(first)) == (12, {"a": "failure", "b": "success"})
+    plan(trial, a="ok")
     second = run(trial)
     assert second.code == 12
-    assert log(trial) == ["a", "b", "a"], "what failed is tried again, what is finished is not"
-    plan(trial, a="ok")
-    assert run(trial).code == 0
+    assert log(trial) == ["a", "b"], "the run went on without it: a resume adds no try to what was given up"
+    assert run(trial, "--from", "a").code == 0, "on purpose it is done again"
+    assert log(trial) == ["a", "b", "a", "b"]
 
 
 @pytest.mark.parametrize(("word", "code"), [("depth", 2), ("human", 3), ("escalate", 11)])
@@ -382,8 +383,10 @@ def test_skip_goes_on_with_the_rest_blocks_dependents_and_ends_with_12(trial: Ho
     assert items == {"p": "success", "q": "failure", "r": "blocked", "s": "success"}
     assert log(trial)[-1] == "z"
     plan(trial, q="ok")
-    assert run(trial).code == 0
-    assert log(trial).count("p") == 1
+    assert run(trial).code == 12
+    assert log(trial).count("q") == 1, "a resume adds no try to what was given up"
+    assert run(trial, "--from", "each/q").code == 0
+    assert (log(trial).count("p"), log(trial).count("r"), log(trial).count("s")) == (1, 1, 1)
 
 
 def test_abort_stops_at_the_first_failure(trial: House) -> None:
@@ -408,8 +411,12 @@ def test_ask_waits_for_a_person_and_does_what_they_say(trial: House) -> None:
     assert log(trial)[-1] == "z"
 
 
-def test_no_item_at_all_is_fine(trial: House) -> None:
+def test_no_item_at_all_is_a_failure_unless_the_stage_says_that_none_is_fine(trial: House) -> None:
     fan_out(trial, [])
+    ran = run(trial)
+    assert (ran.code, ran.error["code"]) == (1, "TOO_FEW_ITEMS")
+    path = trial.folder / "config/orchestrators/trial.yaml"
+    path.write_text(path.read_text().replace("foreach: {", "foreach: {min_items: 0, "))
     assert run(trial).code == 0
 
 

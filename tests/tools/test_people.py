@@ -465,7 +465,7 @@ def test_at_a_terminal_an_escalation_is_answered_and_goes_on(trial: House) -> No
     assert code == 3, shown
     assert "What was tried" in shown
     assert "try blue" in (trial.session / "resolutions/human-01.md").read_text()
-    assert log(trial) == ["a"] * 4, "once, and once more; and the same again with the answer"
+    assert log(trial) == ["a"] * 3, "once, and once more; and once with the answer"
 
 
 # In the background
