@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,12 +24,12 @@ from lib import agents, cli, config, environment, files, grant, observability, p
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
-from lib.drivers.conversation import Conversation, end_cli, hear, keep_text, to_answer, watch
+from lib.drivers.conversation import AGENT_SESSION, Conversation, end_cli, hear, to_answer, watch
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
-from lib.ledger import PARENT_VARIABLE, Ledger
+from lib.ledger import CUT_OFF, PARENT_VARIABLE, Ledger, Reservation
 from lib.parking import Parking
-from lib.snapshot import IGNORED, Snapshot
+from lib.snapshot import IGNORED, Hidden, Snapshot
 
 TOOL = Tool(
     "spawn",
@@ -38,7 +39,6 @@ TOOL = Tool(
 )
 DEFAULT_TIMEOUT_SECONDS = 600.0
 WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
-UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
 INIT_KEYS = ("session_id", "cwd", "tools", "mcp_servers", "model", "permissionMode", "claude_code_version")
 GO_ON = "The model could not be reached for a while. Go on with your task where you were."
 LARGE_PROMPT_BYTES = 1024 * 1024
@@ -64,6 +64,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
     add("--step", help=argparse.SUPPRESS)
     add("--attempt-dir", help=argparse.SUPPRESS)
+    add("--out-dir", help=argparse.SUPPRESS)
+    add("--open", action="append", default=[], help=argparse.SUPPRESS)  # globs a plan opens on purpose
     add("--write-dir", action="append", default=[], help=argparse.SUPPRESS)
     add("--write-glob", action="append", default=[], help=argparse.SUPPRESS)
     add(
@@ -96,19 +98,25 @@ def main(call: Call) -> Json:
     attempt = given_attempt(call) or call.session.new_attempt(step)
     ledger = Ledger(call.session.folder)
     place = call.session.relative(attempt.folder)
-    room = ledger.reserve(step, options.name, place, options.max_budget_usd, os.environ.get(PARENT_VARIABLE, ""))
+    parent = os.environ.get(PARENT_VARIABLE, "")
+    tell = partial(call.report, "waiting", {"for": "room in the budget: others hold what it needs"})
+    again = options.resume_id or ""
+    room = ledger.reserve(step, options.name, place, options.max_budget_usd, parent, call.driver, again, tell)
     options.max_budget_usd = room.cap_usd
-    request = make_request(call, attempt, prompt, system_prompt, schema, tools)
-    request = dataclasses.replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
-    files.write_atomic(attempt.folder / "prompt.md", prompt)
-    files.write_atomic(attempt.folder / "system.md", system_prompt)
-    roots = watched(request)
-    before = Snapshot(roots, exclude=(call.session.folder,))
-    whole = ask_patiently(call, request, step, ordinal, roots)
-    answer = whole.without(ledger.session(options.resume_id or ""))
-    so_far = {"agent_session_id": whole.agent_session_id, "session_usd": whole.cost_usd, "session_usage": whole.usage}
-    for near in ledger.settle(room, answer.cost_usd, answer.tokens, answer.cost_source, so_far):
-        call.report("budget-warning", near)
+    heard: list[Answer] = []
+    before_it = ledger.session(again)
+    try:
+        request = make_request(call, attempt, prompt, system_prompt, schema, tools)
+        request = dataclasses.replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
+        files.write_atomic(attempt.folder / "prompt.md", prompt)
+        files.write_atomic(attempt.folder / "system.md", system_prompt)
+        roots = watched(request)
+        before = Snapshot(roots, exclude=(call.session.folder,))
+        hidden = Hidden(request.cwd)
+        answer = ask_patiently(call, request, step, ordinal, roots, heard).without(before_it)
+    finally:  # whatever became of it, also where it was asked to stop: what it had cost by then is known, or is not
+        for near in settle(ledger, room, heard, before_it, begun=(attempt.folder / AGENT_SESSION).exists()):
+            call.report("budget-warning", near)
     changes = before.changes()
     meta = record.describe(request, answer, changes)
     if call.driver == "record":
@@ -122,7 +130,7 @@ def main(call: Call) -> Json:
         "agent": request.agent,
         "model": request.model,
         "driver": call.driver,
-        "artifacts": [c.document() for c in changes if c.kind != "folder"],
+        "artifacts": [c.document() for c in (*changes, *hidden.changes()) if c.kind != "folder"],
         "depth": call.depth.current + 1,
         "max_depth": call.depth.maximum,
         "confinement": confinement(request),
@@ -132,9 +140,17 @@ def main(call: Call) -> Json:
         "attempt_dir": str(attempt.folder),
     }
     if not call.options.attempt_dir:
+        document["number"] = call.session.next_number()
         attempt.finish(request.names.hide_in(document) if call.driver == "record" else document)
     call.artifact = attempt.folder / "output.md"
     return document
+
+
+def settle(ledger: Ledger, room: Reservation, heard: list[Answer], before_it: Json, begun: bool) -> list[str]:
+    if heard:
+        part = heard[-1].without(before_it)
+        return ledger.settle(room, part.cost_usd, part.tokens, part.cost_source, so_far(heard[-1]))
+    return ledger.settle(room, None, 0, CUT_OFF) if begun else ledger.settle(room, 0.0, 0, "not-begun")
 
 
 def read_texts(call: Call) -> tuple[str, str, Json | None]:
@@ -224,7 +240,7 @@ def make_request(
         tools=tools,
         permission_mode=options.permission_mode,
         cwd=call.cwd,
-        out=attempt.out,
+        out=Path(options.out_dir) if options.out_dir else attempt.out,
         session=call.session.folder,
         attempt=attempt.folder,
         write_dirs=write_dirs,
@@ -239,6 +255,7 @@ def make_request(
         max_budget_usd=options.max_budget_usd,
         resume_id=options.resume_id,
         inherit_settings=options.inherit_settings,
+        closed=sandbox.closed(call.session.folder, tuple(options.open), call.cwd),
         on_event=call.report,
     )
 
@@ -246,7 +263,7 @@ def make_request(
 def unconfined(request: Request) -> bool:
     """Whether writes could go past the rules for file tools: through Bash, a wide mode, or settings of the folder."""
     wide = request.permission_mode not in ("plan", "default", "dontAsk")
-    return wide or request.inherit_settings or any(grant.tool_name(t) in UNCONFINED_TOOLS for t in request.tools)
+    return wide or request.inherit_settings or any(grant.tool_name(t) in agents.UNCONFINED_TOOLS for t in request.tools)
 
 
 def watched(request: Request) -> dict[str, Path]:
@@ -270,13 +287,20 @@ def confinement(request: Request) -> str:
     return "folders" if names & set(WRITE_TOOLS) else "read-only"
 
 
-def ask_patiently(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
+def so_far(answer: Answer) -> Json:
+    """What an agent session has come to as a whole."""
+    return {"agent_session_id": answer.agent_session_id, "session_usd": answer.cost_usd, "session_usage": answer.usage}
+
+
+def ask_patiently(
+    call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]
+) -> Answer:
     """The answer, after as many rate limits as it takes to get one and `--max-wait` allows. A session that had got somewhere
-    is gone on with."""
+    is gone on with. What was heard so far is in `heard`, also of a session that was cut short."""
     parking = Parking(call)
     denials: list[Json] = []
     while True:
-        answer = ask(call, request, step, ordinal, roots)
+        answer = ask(call, request, step, ordinal, roots, heard)
         denials += [d for d in answer.denials if d not in denials]
         wait = parking.seconds(answer)
         if not wait:
@@ -286,10 +310,14 @@ def ask_patiently(call: Call, request: Request, step: session.Step, ordinal: int
             request = dataclasses.replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
 
 
-def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path]) -> Answer:
+def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]) -> Answer:
     if call.driver != "replay":
-        return live(request)
-    return replay(request, Path(call.options.fixtures), step, ordinal, call.options.accept_drift, roots)
+        heard.append(live(request))
+    else:
+        heard.append(replay(request, Path(call.options.fixtures), step, ordinal, call.options.accept_drift, roots))
+    if process.stopping.is_set():
+        raise Interrupted()
+    return heard[-1]
 
 
 # The live driver: the SDK and the CLI it bundles
@@ -307,9 +335,6 @@ def live(request: Request) -> Answer:
         asyncio.run(converse(talk))
     finally:
         process.stop_softly = None
-    if process.stopping.is_set():
-        keep_text(talk)
-        raise Interrupted()
     return to_answer(talk)
 
 
@@ -328,7 +353,9 @@ async def converse(talk: Conversation) -> None:
     sdk_log = logging.getLogger("claude_agent_sdk")  # what it has to say comes as an exception too; stderr is for JSON lines
     sdk_log.addHandler(logging.NullHandler())
     sdk_log.propagate = False
-    with tempfile.TemporaryDirectory(prefix="strata-") as folder:
+    # The sandbox talks over sockets in the temporary folder, and a socket's path has at most 108 bytes.
+    short = "/tmp" if request.sandboxed and len(tempfile.gettempdir()) > 50 else None
+    with tempfile.TemporaryDirectory(prefix="strata-", dir=short) as folder:
         system_file = Path(folder) / "system.md"
         system_file.write_text(request.system_prompt, encoding="utf-8")
         options = sdk.ClaudeAgentOptions(
@@ -340,8 +367,9 @@ async def converse(talk: Conversation) -> None:
             permission_mode=cast(Any, request.permission_mode),
             cwd=request.cwd,
             add_dirs=[*request.read_dirs, *(d for d in request.write_dirs if d != request.cwd)],
-            env=request.env | environment.hide_login(Path(folder), request.env),
-            sandbox=cast(Any, sandbox.settings(request.domains)) if request.sandboxed else None,
+            env=request.env | environment.hide_login(Path(folder), request.env) | ({"TMPDIR": folder} if short else {}),
+            sandbox=cast(Any, shell_settings(request, Path(folder))) if request.sandboxed else None,
+            hooks=guards(sdk, talk),
             setting_sources=None if request.inherit_settings else [],
             strict_mcp_config=not request.inherit_settings,
             verbatim_prompts=True,
@@ -366,6 +394,33 @@ async def converse(talk: Conversation) -> None:
         finally:
             clock.cancel()
             watcher.cancel()
+
+
+def shell_settings(request: Request, folder: Path) -> Json:
+    writes = (request.cwd, request.out, *(d for d in request.write_dirs if d.exists()))
+    kept = Path(request.env.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / ".credentials.json"
+    secrets = tuple(environment.credentials(request.env))
+    return sandbox.settings(request.domains, writes, request.closed, (folder / environment.LOGIN_FILE, kept), secrets)
+
+
+def guards(sdk: Any, talk: Conversation) -> Any:
+    """Looks at every call of a file tool before it is made: rules with globs cannot say `all of this folder but that one`."""
+    if not {grant.tool_name(t) for t in talk.request.tools} & set(WRITE_TOOLS):
+        return None
+
+    async def look(asked: Any, tool_use_id: str | None, _context: Any) -> Json:
+        given: Json = asked["tool_input"]
+        place = talk.request.cwd / str(given.get("file_path") or given.get("notebook_path") or ".")
+        folder = sandbox.refused(place, talk.request.closed, talk.request.out, talk.request.cwd)
+        if not folder:
+            return {}
+        reason = f"{folder} is closed to agents: it holds what others rely on"
+        talk.refuse(asked["tool_name"], tool_use_id or "", reason, {"file_path": str(place)})
+        decision = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
+        return {"hookSpecificOutput": decision}
+
+    matcher = sdk.HookMatcher(matcher="|".join((*WRITE_TOOLS, "MultiEdit")), hooks=[look], on_failure="block")
+    return {"PreToolUse": [matcher]}
 
 
 def plain(schema: Json) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -114,7 +114,10 @@ def find(name: str) -> Path:
 @cache
 def load(name: str) -> Agent:
     file = find(name)
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise config.ConfigError(file, 0, f"cannot be read: {error}", "it must be UTF-8 text") from None
     found = re.match(r"---\n(.*?\n)---\n(.*)\Z", text, re.S)
     if not found:
         raise config.ConfigError(file, 1, "no frontmatter", "start the file with --- name, description … ---")
@@ -157,7 +160,7 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
     if structured and not (chosen and chosen.schema):
         raise document.error(["strata", "structured"], f"{structured!r} is no output with a schema", "name one that is")
     words: dict[str, str] = {"haiku": "low-tier", "sonnet": "medium-tier", "opus": "high-tier"}
-    return Agent(
+    made = Agent(
         name=data["name"],
         file=file,
         description=data["description"],
@@ -179,6 +182,9 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         domains=tuple(strata.get("domains", ())),
         env=tuple(strata.get("env", ())),
     )
+    if why := cannot_leave(made, outputs):
+        raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")
+    return made
 
 
 def tools_of(layer: int) -> list[Path]:
@@ -205,6 +211,25 @@ def _input(spec: Any) -> Input:
 def writes_by_rule(agent: Agent) -> bool:
     """Whether its file tools are let into the working folder."""
     return bool(agent.scope) or any(o.place == "workspace" for o in agent.outputs)
+
+
+UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
+
+
+def unconfined(agent: Agent) -> bool:
+    """Whether it has a tool or a mode that knows no globs."""
+    wide = agent.permission_mode not in ("plan", "default", "dontAsk")
+    return wide or any(rule.partition("(")[0].strip() in UNCONFINED_TOOLS for rule in agent.tools)
+
+
+def cannot_leave(agent: Agent, outputs: Sequence[Output]) -> str:
+    """Why an agent cannot leave the outputs that are asked of it; nothing where it can."""
+    able = {"Write", "Edit", "NotebookEdit", *UNCONFINED_TOOLS}
+    names = [o.name for o in outputs if not o.optional and o.name != agent.structured]
+    if not names or agent.calls or any(rule.partition("(")[0].strip() in able for rule in agent.tools):
+        return ""
+    has = ", ".join(agent.tools) or "no tools at all"
+    return f"{agent.name} must leave {', '.join(names)} and has no tool to write with: it has {has}"
 
 
 def can_write_workspace(agent: Agent) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from lib.redact import credential_name
 
 LOGIN_VARIABLE = "AGENTIC_LOGIN"
+LOGIN_FILE = "login.json"
 _OURS = (
     r"AGENTIC_.*|ANTHROPIC_.*|CLAUDE.*|API_TIMEOUT_MS|BASH_(DEFAULT|MAX)_.*|MAX_.*_TOKENS|DISABLE_.*|MCP_.*|OTEL_.*|TRACEPARENT"
 )
@@ -60,7 +61,7 @@ def hide_login(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     login = credentials(env)
     if not login:
         return {}
-    kept = folder / "login.json"
+    kept = folder / LOGIN_FILE
     kept.touch(mode=0o600)
     kept.write_text(json.dumps(login), encoding="utf-8")
     script = folder / "shell.sh"

@@ -9,21 +9,22 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import checks, cli, files, grant, healing, schemas, scope, verify
+from lib import agents, checks, cli, files, grant, healing, ledger, sandbox, schemas, scope, verdicts, verify
 from lib.agents import Agent
 from lib.calling import ToolResult
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.session import Step, bare_step
 from lib.task import Output, Task, compose
-from lib.verify import Verdict
-from lib.work import Try, Work, conclude
+from lib.verdicts import Verdict
+from lib.work import SHELF, Try, Work, bring_in, conclude
 
 REPAIR_TIER = "low-tier"
 
@@ -114,11 +115,11 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     step = _step(call, name)
     call.open_session(name, step.slug)
     with Try.begin(call, task, step, task.kind) as this:
-        with _clock(call.options.timeout if clock else 0):
+        with _clock(call.options.timeout) if clock else nullcontext():
             answer = function(task, this.attempt.out)
         said = answer if isinstance(answer, dict) else {}
-        verdict = verify.structured_verdict(said) if isinstance(answer, dict) else answer
-        return this.end(conclude(verdict, *verify.artifacts(task, this.attempt.out, call.cwd), said))
+        verdict = verdicts.of(said) if isinstance(answer, dict) else answer
+        return this.end(conclude(verdict, *verify.artifacts(task, this.attempt.out, call.cwd, this.untouched()), said))
 
 
 @contextmanager
@@ -149,6 +150,8 @@ def _prepare(agent: Agent, task: Task) -> Task:
         flags = " ".join(f"--input {name}=…" for name in missing)
         raise StrataError("MISSING_INPUT", f"{agent.name} needs the input {', '.join(missing)}", f"add {flags}")
     declared = {o.name: o for o in (*agent.outputs, *task.outputs)}
+    if why := agents.cannot_leave(agent, list(declared.values())):
+        raise StrataError("CANNOT_LEAVE_OUTPUT", why, "give it the tool Write, or leave the output out")
     for output in declared.values():
         if output.schema:
             schemas.load(output.schema)
@@ -164,7 +167,9 @@ def _definition_checks(call: Call, agent: Agent) -> list[checks.Check]:
 
 def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
     call, task, options = this.call, this.task, this.call.options
-    prompt = compose(agent.name, task, this.attempt.out, call.cwd, agent.completion, agent.structured)
+    shelf = _shelf(this, agent)
+    out = shelf or this.attempt.out
+    prompt = compose(agent.name, task, out, call.cwd, agent.completion, agent.structured)
     system = this.attempt.folder / "system.md"
     files.write_atomic(system, agent.system_prompt + "\n")
     mode = options.permission_mode or agent.permission_mode
@@ -195,16 +200,37 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
         flags += ["--current-depth", str(call.depth.current + heal)]
     flags += ["--resume-id", session] if session and call.driver != "replay" else []
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
-    folders = call.grant.folders if call.grant else ()
+    folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
     given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)
     env = call.child_env(**({grant.GRANT_VARIABLE: given.text()} if call.grant else {}))
-    return _spawn(this, agent, prompt, flags, agent.tier, env)
+    for glob in (*task.scope, *agent.scope):
+        flags += ["--open", glob]
+    flags += ["--out-dir", str(out), "--write-dir", str(out)]
+    try:
+        return _spawn(this, agent, prompt, flags, agent.tier, env)
+    finally:
+        if shelf:
+            bring_in(this.attempt)
+
+
+def _shelf(this: Try, agent: Agent) -> Path | None:
+    """A folder outside the session for what a sandboxed shell writes, where the session lies in the working folder: there it is
+    closed to the shell as a whole."""
+    call = this.call
+    shell = any(grant.tool_name(t) == "Bash" for t in agent.tools)
+    needed = shell and not agent.calls and call.driver != "replay" and sandbox.within((call.session.folder,), (call.cwd,))
+    if not needed or not sandbox.wanted(agent.sandbox, shell):
+        return None
+    shelf = Path(tempfile.mkdtemp(prefix="strata-out-")).resolve()
+    files.write_json(this.attempt.folder / SHELF, {"folder": str(shelf)})
+    shutil.copytree(this.attempt.out, shelf, dirs_exist_ok=True)
+    return shelf
 
 
 def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
     call = this.call
     flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
-    flags += ["--attempt-dir", str(this.attempt.folder), "--write-dir", str(this.attempt.out)]
+    flags += ["--attempt-dir", str(this.attempt.folder)]
     flags += ["--timeout", str(call.options.timeout)]
     flags += ["--stall-timeout", str(call.options.stall_timeout)] if call.options.stall_timeout else []
     flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
@@ -213,7 +239,10 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
         path = this.attempt.folder / "schema.json"
         files.write_json(path, schemas.load(schema))
         flags += ["--schema", str(path)]
-    return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
+    try:
+        return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
+    finally:  # one that was killed has settled nothing, and others may be waiting for what it held
+        ledger.Ledger(call.session.folder).close_open(call.session.relative(this.attempt.folder))
 
 
 def _repair(failed: Try, agent: Agent, chosen: list[checks.Check], work: Work) -> Json | None:
@@ -228,7 +257,7 @@ def _repair(failed: Try, agent: Agent, chosen: list[checks.Check], work: Work) -
     )
     with Try.begin(failed.call, failed.task, failed.step, "repair", agent) as this:
         shutil.copytree(failed.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
-        system = ["--system-prompt", str(failed.attempt.folder / "system.md")]
+        system = ["--system-prompt", str(failed.attempt.folder / "system.md"), "--write-dir", str(this.attempt.out)]
         reply = _spawn(this, agent, prompt, system, REPAIR_TIER, failed.call.child_env())
         repaired = _judge(this, agent, chosen, reply)
         document = this.end(repaired)
@@ -254,7 +283,8 @@ def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
     """What it changed in the working folder although its definition does not let it. Caches are not work."""
     own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
     limits = [g for g in (agent.scope, task.scope) if g] or [()]
-    changed = [str(c["path"]) for c in said.get("artifacts", []) if c["root"] == "workspace" and c.get("kind") != "folder"]
+    seen: list[Json] = [c for c in said.get("artifacts", []) if c["root"] in ("workspace", "hidden")]
+    changed = [str(c["path"]) for c in seen if c.get("kind") != "folder"]
     paths = [p for p in changed if not scope.matches(p, own) and not all(scope.matches(p, globs) for globs in limits)]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
@@ -270,10 +300,10 @@ def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResul
     if agent.structured:
         data = said["structured_output"]
         files.write_json(task.output_path(agent.structured, out, cwd), data)
-        verdict = verify.structured_verdict(data)
+        verdict = verdicts.of(data)
     else:
         verdict = verify.status_line(said["result"], task.action, agent.completion)
-    verified, wrong = verify.artifacts(task, out, cwd)
+    verified, wrong = verify.artifacts(task, out, cwd, this.untouched())
     undone = this.unbribed()
     if undone:
         wrong.append(f"it touched what judges it, which was undone: {'; '.join(undone[:8])}")

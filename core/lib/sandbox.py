@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from lib import process
-from lib.contract import Json, StrataError
+from lib.contract import HOUSE, Json, StrataError
 
 MODES = ("require", "prefer", "off")
 
@@ -41,7 +42,45 @@ def wanted(mode: str, shell: bool) -> bool:
     return not why
 
 
-def settings(domains: tuple[str, ...]) -> Json:
+STATE = ("core", "config", "prompts")  # of the house: what decides how everything else is judged
+
+
+def closed(session: Path, scope: tuple[str, ...], cwd: Path) -> tuple[Path, ...]:
+    """Folders that no agent writes: the session, and the house, unless a scope names a part of it on purpose."""
+    named = [HOUSE / name for name in STATE if not any(_names(glob, cwd, HOUSE / name) for glob in scope)]
+    return (session, *named)
+
+
+def _names(glob: str, cwd: Path, folder: Path) -> bool:
+    """Whether a glob speaks of this very folder: `core/**` does, `**` does not."""
+    plain = glob.split("*", maxsplit=1)[0]
+    return bool(plain.strip("/")) and (cwd / plain).resolve().is_relative_to(folder)
+
+
+def refused(place: Path, closed: tuple[Path, ...], out: Path, cwd: Path) -> Path | None:
+    """The closed folder that a path leads into, whatever links are on the way. A working folder that lies in it, as a worktree
+    does, is open."""
+    real, here = place.resolve(), cwd.resolve()
+    if real.is_relative_to(out.resolve()):
+        return None
+    for folder in (f.resolve() for f in closed):
+        if real.is_relative_to(folder) and not (here.is_relative_to(folder) and real.is_relative_to(here)):
+            return folder
+    return None
+
+
+def within(closed: tuple[Path, ...], writes: tuple[Path, ...]) -> list[Path]:
+    """The closed folders that lie in what may be written. To all others a sandboxed shell has no way in the first place."""
+    return [folder for folder in closed if any(folder.resolve().is_relative_to(place.resolve()) for place in writes)]
+
+
+def settings(
+    domains: tuple[str, ...],
+    writes: tuple[Path, ...],
+    closed: tuple[Path, ...],
+    secret_files: tuple[Path, ...],
+    secret_variables: tuple[str, ...],
+) -> Json:
     """Nothing runs outside of it, and if it cannot be set up nothing runs at all. Tools of ours neither: one of them runs
     whatever a file of checks says, so an agent that is to start them says `sandbox: off`."""
     return {
@@ -50,4 +89,10 @@ def settings(domains: tuple[str, ...]) -> Json:
         "allowUnsandboxedCommands": False,
         "autoAllowBashIfSandboxed": False,
         "network": {"allowedDomains": list(domains)},
+        "filesystem": {"allowWrite": [str(p) for p in writes], "denyWrite": [str(p) for p in within(closed, writes)]},
+        # The login is for the CLI, and for tools of ours; nothing that runs in the sandbox is one.
+        "credentials": {
+            "files": [{"path": str(p), "mode": "deny"} for p in secret_files if p.exists()],
+            "envVars": [{"name": name, "mode": "deny"} for name in secret_variables],
+        },
     }

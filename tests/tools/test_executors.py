@@ -371,7 +371,7 @@ def test_an_agent_inside_a_session_gets_what_its_definition_gives_and_no_more(ho
         return say(tool("Bash", command=commands[request.turn])) if request.turn < 2 else say("ok")
 
     scripted = model(script)
-    ran = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--max-depth", "3")
+    ran = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--sandbox", "off", "--max-depth", "3")
     assert ran.code == 0, ran.stderr
     assert outcome(house, 1, "helper")["exit_code"] == 0
     assert outcome(house, 1, "helper")["depth"] == 2

@@ -86,7 +86,7 @@ def test_a_wide_permission_mode_is_recorded_as_unconfined(house: House, model) -
 
 def test_an_agent_with_bash_is_recorded_as_unconfined(house: House, model) -> None:
     model(turns(say(tool("Bash", command="echo hi > made.txt")), say("ok")))
-    document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash").document
+    document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--sandbox", "off").document
     assert document["confinement"] == "none"
     assert [a["path"] for a in document["artifacts"]] == ["made.txt"]
 
@@ -254,7 +254,7 @@ def test_a_session_can_be_continued(house: House, model) -> None:
 
 
 def test_an_agent_that_starts_agents_counts_depth_and_is_stopped_at_the_limit(house: House, model) -> None:
-    inner = f"{' '.join(house.argv('spawn'))} --prompt inner --allowed-tools Bash --output-format json"
+    inner = f"{' '.join(house.argv('spawn'))} --prompt inner --allowed-tools Bash --sandbox off --output-format json"
 
     def script(request):
         if request.turn == 0:
@@ -262,7 +262,7 @@ def test_an_agent_that_starts_agents_counts_depth_and_is_stopped_at_the_limit(ho
         return say(request.last)
 
     scripted = model(script)
-    ran = house.json("spawn", "--prompt", "outer", "--allowed-tools", "Bash", "--max-depth", "2")
+    ran = house.json("spawn", "--prompt", "outer", "--allowed-tools", "Bash", "--sandbox", "off", "--max-depth", "2")
     assert ran.code == 0
     depths = {json.loads(p.read_text())["depth"] for p in house.session.glob("stages/*/attempt-*/outcome.json")}
     assert depths == {1, 2}

@@ -45,11 +45,12 @@ class Request:
     inherit_settings: bool = False
     sandboxed: bool = False
     domains: tuple[str, ...] = ()  # what a sandboxed shell may reach
+    closed: tuple[Path, ...] = ()  # folders that no tool of the agent writes, its own `out` excepted
     on_event: Callable[[str, Json], None] = lambda status, detail: None
 
     @cached_property
     def names(self) -> Names:
-        return Names(self.session, self.cwd, self.attempt)
+        return Names(self.session, self.cwd, self.attempt, self.out)
 
 
 @dataclass

@@ -38,17 +38,25 @@ class Conversation:
         self.refused: list[Json] = []  # calls of tools it does not have; the CLI reports only those it has and may not use
         self.doing: dict[str, str] = {}  # tool calls that have not come back, by id
 
+    def refuse(self, tool: str, tool_use_id: str, reason: str, arguments: Json | None = None) -> None:
+        """A call that was not let through, for the record: the CLI reports only some of them."""
+        self.refused.append(
+            {"tool_name": tool, "tool_use_id": tool_use_id, "reason": reason, **({"tool_input": arguments} if arguments else {})}
+        )
+        self.request.on_event("denied", {"tool": tool, "why": reason})
+
     def stop(self, reason: str) -> None:
         self.cut_short = self.cut_short or reason
         end_cli()
 
 
 def end_cli() -> None:
-    """Asks the keeper above the CLI to end it. The CLI is never killed first: it still has Bash children to stop."""
+    """Asks the keeper above the CLI to end it. The CLI is never killed first: it still has Bash children to stop, and asked by
+    SIGINT it says what the session has cost."""
     me = os.getpid()
     for pid, parent in keeper.parents().items():
         if parent == me:
-            keeper.send(pid, signal.SIGTERM)
+            keeper.send(pid, signal.SIGINT)
 
 
 async def watch(talk: Conversation) -> None:
@@ -93,18 +101,28 @@ def hear(talk: Conversation, message: Any) -> None:
                     talk.last_data = block.input
                 talk.doing[block.id] = block.name
                 if not given(talk.request, block.name):
-                    refusal = {"tool_name": block.name, "tool_use_id": block.id, "reason": "it was not given this tool"}
-                    talk.refused.append(refusal)
-                    talk.request.on_event("denied", {"tool": block.name})
+                    talk.refuse(block.name, block.id, "it was not given this tool")
                 talk.request.on_event("tool-use", {"tool": block.name, **brief(block.input)})
     elif kind == "UserMessage":
         for block in cast(list[Any], message.content):  # or a text, of which no letter has an id
-            talk.doing.pop(getattr(block, "tool_use_id", ""), None)
+            tool = talk.doing.pop(getattr(block, "tool_use_id", ""), None)
+            if tool == "Bash" and talk.request.sandboxed:
+                note_sandbox(talk, block)
     elif kind == "RateLimitEvent":
         talk.resets_at = message.rate_limit_info.resets_at
         talk.request.on_event("rate-limit", {"status": message.rate_limit_info.status, "resets_at": talk.resets_at})
     elif kind == "ResultMessage":
         talk.result = message  # several can come; the last counts
+
+
+def note_sandbox(talk: Conversation, block: Any) -> None:
+    """What the sandbox did not let a command write is refused too, though only the command was told."""
+    content: Any = block.content
+    parts = cast(list[Any], content) if isinstance(content, list) else [content]
+    text = "\n".join(str(cast(Json, p).get("text", "")) if isinstance(p, dict) else str(p) for p in parts)
+    lines = [line.strip() for line in text.splitlines() if "Read-only file system" in line]
+    for line in lines[:20]:
+        talk.refuse("Bash", block.tool_use_id, f"the sandbox did not let it write: {line[:300]}")
 
 
 def brief(arguments: Json) -> Json:
@@ -147,8 +165,8 @@ def to_answer(talk: Conversation) -> Answer:
         answer.turns = result.num_turns
         answer.agent_session_id = result.session_id
         answer.denials = list(result.permission_denials or [])
-    known = {d.get("tool_use_id") for d in answer.denials}
-    answer.denials += [d for d in talk.refused if d["tool_use_id"] not in known]
+    ours = {d["tool_use_id"] for d in talk.refused}
+    answer.denials = [d for d in answer.denials if d.get("tool_use_id") not in ours] + talk.refused
     return answer
 
 

@@ -17,8 +17,8 @@ LITERAL = "{{strata:literal:"  # what a text that itself speaks of such names be
 class Names:
     """Turns the folders of one attempt into `{{strata:…}}` names and back."""
 
-    def __init__(self, session: Path, workspace: Path, attempt: Path) -> None:
-        folders = {"out": attempt / "out", "attempt": attempt, "session": session, "workspace": workspace, "house": HOUSE}
+    def __init__(self, session: Path, workspace: Path, attempt: Path, out: Path | None = None) -> None:
+        folders = {"out": out or attempt / "out", "attempt": attempt, "session": session, "workspace": workspace, "house": HOUSE}
         folders["python"] = Path(sys.executable)  # stands in the command lines of checks
         pairs: list[tuple[str, str]] = []
         for name, folder in folders.items():
@@ -30,6 +30,10 @@ class Names:
         longest_first = sorted(self.names, key=lambda path: -len(path))
         self.pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(re.escape(p) for p in longest_first) + r")(?![\w-]|\.\w)")
         self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
+
+    def told(self, text: str) -> str:
+        """A prompt as it is compared with a recorded one: how often an attempt was cut off before makes no difference."""
+        return re.sub(r"(?<=/)attempt-\d+(?=[/\s.,;)]|$)", "attempt-n", self.hide(text))
 
     def hide(self, text: str) -> str:
         return self.pattern.sub(lambda found: self.names[found[0]], text.replace(MARK, LITERAL))

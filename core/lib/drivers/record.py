@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from lib import files
 from lib.contract import Json, StrataError
@@ -38,10 +39,17 @@ def describe(request: Request, answer: Answer, changes: list[Change]) -> Json:
         "model": request.model,
         "tools": list(request.tools),
         "permission_mode": request.permission_mode,
-        "prompt_sha256": files.sha256_text(redact(request.names.hide(request.prompt))),
+        "prompt_sha256": files.sha256_text(redact(request.names.told(request.prompt))),
         "answer": answer.document(),
+        "scripted": _on_this_machine(request.env.get("ANTHROPIC_BASE_URL", "")),
         "changes": [c.document() for c in changes],
     }
+
+
+def _on_this_machine(address: str) -> bool:
+    """Whether the model was one on loopback: what it says it cost is made up."""
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _portable(data: bytes, names: Names) -> bytes:

@@ -77,9 +77,9 @@ def _difference(wanted: str, nearest: str) -> str:
 
 
 def _check_drift(request: Request, recorded: Path, stored_hash: str, accept: bool) -> None:
-    prompt = redact(request.names.hide(request.prompt))
-    if files.sha256_text(prompt) == stored_hash:
+    if files.sha256_text(redact(request.names.told(request.prompt))) == stored_hash:
         return
+    prompt = redact(request.names.hide(request.prompt))
     stored = (recorded / "prompt.md").read_text(encoding="utf-8")
     lines = difflib.unified_diff(stored.splitlines(), prompt.splitlines(), "recorded prompt", "this prompt", lineterm="", n=1)
     diff = "\n".join(list(lines)[:40])
