@@ -16,6 +16,7 @@ from pathlib import Path
 from lib import checks, cli, executor, files, snapshot
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
+from lib.finished import JUDGED
 from lib.session import Step
 from lib.task import Task
 
@@ -42,20 +43,17 @@ def main(call: Call) -> Json:
         usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")
 
     def judge(task: Task, out: Path) -> Json:
-        apart = (call.session.folder,)
-        before, holds = snapshot.state(call.cwd, apart), snapshot.content(call.cwd, apart)
-        records = [checks.run(check, call.cwd, out / "evidence") for check in chosen]
+        records, after, steady = checks.run_steadily(chosen, call.cwd, out / "evidence", call.session.folder)
         if checks.ARTIFACTS in call.options.names:
             records.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
         results = checks.summary(records)
         files.write_json(out / "verification-results.json", results)
         failed = [r for r in records if not r["passed"] and r["blocking"]]
         reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}; it ends: {r['tail']}" for r in failed)
-        # What was judged is the folder as it stands: once that changes, this judgement is no longer worth anything.
-        judged = {"state": snapshot.state(call.cwd, apart), "content": holds}
-        if judged["state"] != before and (not holds or holds != snapshot.content(call.cwd, apart)):
-            # Somebody, or the checks themselves, wrote while they looked: this speaks for no state that is.
-            judged = {"state": f"changed while it was judged: {before}", "content": ""}
+        # What was judged is the folder as it stands: once somebody changes it, this judgement is no longer worth anything.
+        judged = {"state": snapshot.state(call.cwd, (call.session.folder,)) if steady else "changed while it was judged"}
+        if steady:
+            files.write_json(out.parent / JUDGED, after)
         return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
 
     task = executor.read_task(call, Task(action="CHECK"))

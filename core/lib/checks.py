@@ -7,19 +7,23 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from lib import config, environment, files, process
+from lib import config, environment, files, process, snapshot
 from lib.contract import Json, StrataError
+from lib.history import History
 from lib.observability import Timer
 from lib.redact import redact
-from lib.session import every_writer, now
+from lib.session import Step, every_writer, now
 
 DEFAULT_FILE = config.CONFIG / "checks.yaml"
-# A command that is not an agent has no use for the agents' login.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")  # colours, titles and the like
+_WHOLE_SUMMARY = re.compile(r"=*\s*(?:\d+ [a-z]+(?:, )?)+ in [\d.:]+s?(?: \([\d:]+\))?\s*=*")
 _SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 
@@ -41,6 +45,9 @@ def load(path: Path) -> dict[str, Check]:
     for name, spec in cast(Json, data["checks"]).items():
         command: Any = spec["command"]
         words = cast(list[str], command) if isinstance(command, list) else ["sh", "-c", str(command)]
+        if not _runs_something(command):
+            hint = "what is to be run? Leave the check out if there is nothing"
+            raise document.error(["checks", name, "command"], f"the check {name!r} runs nothing", hint)
         if spec.get("parser") == "junit" and not spec.get("report"):
             raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
         table[name] = Check(
@@ -53,6 +60,18 @@ def load(path: Path) -> dict[str, Check]:
             spec.get("report", ""),
         )
     return table
+
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+
+
+def _runs_something(command: Any) -> bool:
+    """Whether a command is more than blanks and comments."""
+    if isinstance(command, list):
+        words = [str(word) for word in cast(list[Any], command)]
+        script = words[words.index("-c") + 1 :] if "-c" in words and Path(words[0]).name in _SHELLS else ["x"]
+        return bool(words) and bool(words[0].strip()) and bool(script) and _runs_something(script[0])
+    return any(line.strip() and not line.strip().startswith("#") for line in str(command).splitlines())
 
 
 def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:
@@ -74,9 +93,9 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
     env = environment.for_command(os.environ, check.env)
     proof = _proof(check, evidence, env)
     started = now()
-    with Timer() as timer:
+    with Timer() as timer, _nothing_left(cwd, env):
         finished = process.run_command(check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output)
-    text = redact(output.read_text(encoding="utf-8", errors="replace"))
+    text = redact(_ESCAPES.sub("", output.read_text(encoding="utf-8", errors="replace")))
     files.write_atomic(output, text)
     errors, note, tests = count_errors(check, finished.exit_code, text, report)
     skipped = _skipped(text) if check.parser == "pytest" else None
@@ -91,6 +110,7 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "errors": errors,
         "blocking": check.blocking,
         "note": note,
+        "ran": finished.exit_code != NOT_STARTED,
         "tests": tests,
         "skipped": skipped,
         "command": list(check.command),
@@ -104,6 +124,21 @@ def run(check: Check, cwd: Path, evidence: Path) -> Json:
         "output_sha256": files.sha256(output),
         **git_state(cwd),
     }
+
+
+@contextmanager
+def _nothing_left(cwd: Path, env: dict[str, str]) -> Generator[None]:
+    """`uv run` makes an environment and a lock file in the project it runs in. The environment is made beside the session, and a
+    lock file that was not there before is taken away."""
+    lock = cwd / "uv.lock"
+    was_there = lock.exists()
+    if not (cwd / ".venv").exists() and files.works_in:
+        env.setdefault("UV_PROJECT_ENVIRONMENT", str(files.works_in / "environments" / files.sha256_text(str(cwd))[:12]))
+    try:
+        yield
+    finally:
+        if not was_there:
+            lock.unlink(missing_ok=True)
 
 
 def _proof(check: Check, evidence: Path, env: dict[str, str]) -> Path | None:
@@ -123,6 +158,7 @@ def _skipped(text: str) -> int:
     return sum(int(n) for n, _ in re.findall(r"(\d+) (skipped|xfailed|deselected)", ends[-1] if ends else ""))
 
 
+NOT_STARTED = 127  # the exit code of a shell, and of the keeper, for a command that is not there
 ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
 
 
@@ -155,12 +191,35 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
 
 
+def run_steadily(chosen: list[Check], cwd: Path, evidence: Path, session: Path) -> tuple[list[Json], dict[str, str], bool]:
+    """Runs checks on a folder, and says how the folder stands afterwards and whether that is what they judged. Where files
+    changed while they ran, they run once more: what they write themselves changes again, and what somebody else wrote is seen."""
+    own = {path for path, writes in History(session).all_writes().items() if _is_check(writes[-1].step)}
+    records, after, changed = _run_and_look(chosen, cwd, evidence, session)
+    if changed <= own or not all(r["passed"] for r in records):
+        return records, after, changed <= own  # what has failed has failed: a second run makes nothing good
+    own |= changed
+    records, after, changed = _run_and_look(chosen, cwd, evidence, session)
+    return records, after, changed <= own
+
+
+def _run_and_look(chosen: list[Check], cwd: Path, evidence: Path, session: Path) -> tuple[list[Json], dict[str, str], set[str]]:
+    before = snapshot.table(cwd, (session,))
+    records = [run(check, cwd, evidence) for check in chosen]
+    after = snapshot.table(cwd, (session,))
+    return records, after, {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _is_check(step: str) -> bool:
+    return Step.parse(step).stage in ("check", "02-checks")
+
+
 Counted = tuple[int, str, int | None]  # what is wrong, a word on it, and how many tests ran where that is known
 
 
 def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> Counted:
     """How many things are wrong. A test run that ran no test proves nothing and is not a pass."""
-    if exit_code == 127:
+    if exit_code == NOT_STARTED:
         return 1, "the command could not be started", None
     if check.parser == "pytest":
         return _pytest(exit_code, text)
@@ -169,8 +228,9 @@ def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -
     if exit_code == 0 and re.search(r"No Python files found|No source files found|no files to check", text, re.I):
         return 1, "it found no file to check", None
     if check.parser == "ruff":
-        found = re.search(r"Found (\d+) errors?", text)
-        return (int(found[1]), "", None) if found and exit_code else (int(exit_code != 0), "", None)
+        found = re.findall(r"^Found (\d+) errors?(?: \((\d+) fixed)?", text, re.M)
+        left = max((int(all_) - int(fixed or 0) for all_, fixed in found), default=0)
+        return max(left, int(exit_code != 0)), "", None  # what it counted wins over how a script around it ended
     if check.parser == "pyright":
         found = re.search(r"^(\d+) errors?,", text, re.M)
         if not found:
@@ -182,18 +242,20 @@ def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -
 def _pytest(exit_code: int, text: str) -> Counted:
     if exit_code == 5 or "no tests ran" in text:
         return 1, "no test ran", 0
-    # Only the last summary line is pytest's own; a test may print anything above it.
+    # The last summary line is the run's; a script may have run pytest before, and what failed there has failed.
     ends = [line for line in text.splitlines() if _SUMMARY.search(line)]
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)", ends[-1] if ends else "")}
-    failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
+    whole = [line for line in text.splitlines() if _WHOLE_SUMMARY.fullmatch(line.strip())]
+    failed = max([_failed(line) for line in [*whole, *ends[-1:]]], default=0)
     passed = counts.get("passed", 0)
-    if exit_code != 0:
-        return (
-            max(failed, 1),
-            "" if failed else f"pytest ended with {exit_code}",
-            passed + counts.get("failed", 0),
-        )  # an error is no test
+    if exit_code != 0 or failed:  # what it counted wins over how a script around it ended
+        note = "" if failed else f"pytest ended with {exit_code}"
+        return max(failed, 1), note, passed + counts.get("failed", 0)  # an error is no test
     return (0, f"{passed} passed", passed) if passed else (1, "no test ran: nothing passed", 0)
+
+
+def _failed(summary: str) -> int:
+    return sum(int(n) for n in re.findall(r"(\d+) (?:failed|errors?)\b", summary))
 
 
 def _junit(exit_code: int, report: Path | None) -> Counted:
@@ -231,4 +293,5 @@ def summary(records: list[Json]) -> Json:
     blocking = sum(r["errors"] for r in records if r["blocking"])
     warned = any(not r["passed"] for r in records)
     overall = "FAIL" if blocking else ("WARN" if warned else "PASS")
-    return {"checks": records, "overall": overall if records else "UNVERIFIABLE", "blocking_count": blocking}
+    nothing_ran = all(r.get("ran") is False for r in records)  # no record at all says as little
+    return {"checks": records, "overall": overall if blocking or not nothing_ran else "UNVERIFIABLE", "blocking_count": blocking}

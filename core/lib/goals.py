@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import yaml
 
-from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resuming, schemas
+from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resuming, schemas, verdicts
 from lib.approvals import Approvals, Asked
 from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
@@ -97,7 +97,7 @@ def _ask_writer(call: Call, known: Json, number: int, earlier: Plan | None, gaps
             files.write_atomic(note, f"Your plan cannot be run as it is: {wrong}\n\nThe plan was:\n\n```yaml\n{text}```\n")
             lesson = ["--extra-context", str(note)]
         said = _ask(call, "roadmap-writer", "PLAN" if not earlier else "REPLAN", step, inputs, "roadmap", lesson)
-        if said["decision"] == "impossible" or not said["plan"]:
+        if not verdicts.plans(said):
             hint = "change the goal, or add what is missing (an orchestrator, a check)"
             raise StrataError("GOAL_IMPOSSIBLE", f"there is no plan for this goal: {said['reason']}", hint)
         text = _text(said["plan"], known, earlier and _as_text(session, earlier))
@@ -267,8 +267,7 @@ def evaluate(call: Call, plan: Plan) -> Json:
     inputs: Json = {"goal": str(goal), "report": str(session / "execution-report.md"), "artifacts": made[:200]}
     step = Step("", "goal", "02-evaluate", round=plan.round)
     said = _ask(call, "evaluator", "EVALUATE", step, inputs, "evaluation", [])
-    if said["met"] == "yes" and (said["gaps"] or any(r["status"] != "met" for r in said["requirements"])):
-        said["met"] = "partly"  # it contradicts itself: what is open counts
+    said["met"] = verdicts.met(said)
     files.write_json(path, {"of": of, "evaluation": said, "at": now()})
     return said
 

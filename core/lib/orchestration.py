@@ -45,6 +45,7 @@ class Foreach:
     key: str = ""
     after: str = ""
     max_items: int = DEFAULT_MAX_ITEMS
+    min_items: int = 1  # fewer are a failure: a fan-out over nothing has done nothing
 
 
 @dataclass(frozen=True)

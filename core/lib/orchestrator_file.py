@@ -270,6 +270,7 @@ class _Reader:
                     self._reference([*at, key], inner, params, index, foreach="foreach" in stage)
         if name:
             self._inputs_given(at, self._agent(at, name), inputs)
+            self._can_leave(at, self._agent(at, name), list(outputs.values()))
         return Worker(
             agent=name,
             agent_from=cast(Json, agent)["from"] if isinstance(agent, dict) else "",
@@ -308,6 +309,11 @@ class _Reader:
                     [*at, "inputs"], f"{definition.name} needs the input {name!r} ({about})", f"inputs: {{{name}: …}}"
                 )
 
+    def _can_leave(self, at: list[Any], definition: agents.Agent, outputs: list[Output]) -> None:
+        why = agents.cannot_leave(definition, outputs)
+        if why:
+            raise self._error([*at, "outputs"], why, f"give {definition.name} the tool Write, or leave the output out")
+
     def _tool(self, at: list[Any], name: str) -> None:
         try:
             script = calling.find_tool(name)
@@ -339,6 +345,8 @@ class _Reader:
             raise self._error(
                 [*at, "min_success"], f"{spec['min_success']} of at most {most} items cannot succeed", f"at most {most}"
             )
+        if spec.get("min_items", 1) > most:
+            raise self._error([*at, "min_items"], f"at least {spec['min_items']} of at most {most} items", f"at most {most}")
         if spec.get("after") and not spec.get("key"):
             raise self._error(
                 [*at, "after"], "items that wait for each other need a key", "add key: the field that names an item"
@@ -349,6 +357,7 @@ class _Reader:
             spec.get("key", ""),
             spec.get("after", ""),
             spec.get("max_items", DEFAULT_MAX_ITEMS),
+            spec.get("min_items", 1),
         )
 
     def _ask(self, at: list[Any], spec: Json, params: dict[str, Param], index: int) -> Ask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import files
+from lib import files, verdicts
 from lib.calling import ToolResult
 from lib.cli import Call
 from lib.contract import ExitCode, Json
@@ -50,7 +50,7 @@ def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
         call.event(call.label, "not-evaluated", (judged.error or {}).get("message", "the evaluator gave no answer"))
         return Answer(_write(path, summary))
     said = files.read_json(Path(found["path"]))
-    if said["decision"] != "resolve" or not said["guidance"].strip():
+    if not verdicts.resolves(said):
         call.event(call.label, "escalated", said["question"] or "the evaluator could not answer it")
         return Answer(question=said["question"])
     return Answer(_write(path, f"{said['guidance'].strip()}\n\n## What was asked\n\n{summary}"), judged=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lib import agents, checks, files, judge, manifest, refinements, signals
+from lib import agents, checks, files, judge, manifest, refinements, signals, verdicts
 from lib.cli import Call
 from lib.contract import ExitCode, Json
 from lib.findings import audit_report, count, plain_fixes, plain_report, worst
@@ -24,10 +24,11 @@ from lib.order import Order, sealed
 from lib.plan import Phase, Plan
 from lib.session import Step, every_outcome, now
 from lib.stages import NEVER_ABSORBED
-from lib.steps import StepResult, judged, perform, skip
+from lib.steps import StepResult, judged, perform, skip, told
 from lib.task import Task
 
 MAX_CYCLES = 3
+HOLDS = ("PASS", "WARN", "UNVERIFIABLE")  # grades that end a verification well
 STAGES = {"write": "01-write", "checks": "02-checks", "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
 
 
@@ -83,7 +84,7 @@ class Verification:
         """Runs the loop to its end and returns the sentinel's document."""
         state = self.begin()
         first: int = state["first_cycle"]
-        if state.get("grade") in ("PASS", "WARN"):
+        if state.get("grade") in HOLDS:
             return self.end(state, first + state["cycles"] - 1)
         cycles = range(first, first + MAX_CYCLES)
         for cycle in (c for c in cycles if not self.closed(c)):
@@ -118,7 +119,17 @@ class Verification:
         """What is asked of the folder, wherever it lies. Another question is another verification."""
         terms = self.terms
         asked = terms.request.removeprefix(f"{self.call.cwd}/")
-        return files.digest([terms.checks, files.sha256(terms.checks_file), terms.audit, terms.protect, asked])
+        of = self.published() if checks.ARTIFACTS in terms.checks or terms.audit else []
+        return files.digest([terms.checks, files.sha256(terms.checks_file), terms.audit, terms.protect, asked, of])
+
+    def published(self) -> list[list[str]]:
+        """What the phase has published in the session, as its steps left it last."""
+        found: dict[str, str] = {}
+        for ended in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
+            good = ended.outcome.get("verdict") in ("done", "needs_revision")
+            if good and ended.step.orchestrator not in (self.base.orchestrator, "coordinator", "campaign"):
+                found |= {e["path"]: e["sha256"] for e in ended.outcome.get("outputs", []) if e["in"] == "session"}
+        return [list(pair) for pair in sorted(found.items())]
 
     def state(self) -> Json:
         path = self.home / "verification.json"
@@ -148,7 +159,7 @@ class Verification:
         call, _, order, finished = self.order_checks(looked)
         finished.void |= void or {}
         known = judged(call, order, finished)
-        if state["grade"] not in ("PASS", "WARN"):
+        if state["grade"] not in HOLDS:
             return f"its grade was {state['grade']}"
         if not (known and known.ok and self.evidence(looked)):
             return "what was verified, or the evidence for it, changed"
@@ -199,7 +210,7 @@ class Verification:
         if not retest_of and self.closed(cycle):
             found = files.read_json(path)
         else:
-            found = self.check(cycle)
+            found = self.check(cycle, folder / ("retest-evidence" if retest_of else "evidence"))
             files.write_json(path, found)
             if spec.parent != folder:
                 files.copy_whole(spec, folder / "test-spec.md")
@@ -210,7 +221,9 @@ class Verification:
         files.write_json(self.home / "verification.json", state | {"checked_as": cycle})
         return found
 
-    def check(self, cycle: int) -> Json:
+    def check(self, cycle: int, kept: Path) -> Json:
+        """Runs the checks, or finds that they have run. Their full output is copied to `kept`: whoever reads it is told a place
+        that is the same however often they were cut off."""
         call, stage, order, finished = self.order_checks(cycle)
         known = judged(call, order, finished) if self.evidence(cycle) else None
         done = known or perform(call, stage, order, finished)
@@ -221,11 +234,11 @@ class Verification:
                 self.unresolved({"checks": []}, ExitCode.NEEDS_REFINEMENT, f"the checks gave no evidence: {_why(done)}")
             )
         found = files.read_json(results)
-        evidence = call.session.relative(results.parent / "evidence")
         before = self.tests_before(cycle)
         for record in found["checks"]:
             if record.get("output"):
-                record["evidence"] = f"{evidence}/{record['output']}"
+                files.copy_whole(results.parent / "evidence" / record["output"], kept / record["output"])
+                record["evidence"] = call.session.relative(kept / record["output"])
             ran, known = record.get("tests"), before.get(record["name"], (0, 0))
             fewer = ran is not None and ran < known[0]
             skips = (record.get("skipped") or 0) > known[1] if known[0] else False
@@ -273,6 +286,7 @@ class Verification:
             files.write_atomic(report, plain_report(found) + f"\nThere was no audit: {_why(done)}\n")
             return found | {"overall": "FAIL", "audit": {"grade": "FAIL", "summary": f"there was no audit: {_why(done)}"}}
         audit = files.read_json(Path(done.outputs["audit"]))
+        audit["grade"] = verdicts.grade(audit)
         files.write_atomic(report, audit_report(audit, found))
         grade = worst(found["overall"], audit["grade"])
         unmet = sum(r["status"] == "unmet" for r in audit["requirements"])
@@ -332,7 +346,7 @@ class Verification:
         step = replace(self.base, stage=stage.folder, round=cycle)
         order = Order(step, "", stage.worker, agent, stage.worker.args, task, context)
         order = sealed(self.call, order)
-        return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "")
+        return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "", told(self.call))
 
     def judges(self) -> tuple[str, ...]:
         """Globs of everything that judges: tests and checkers' settings, what the plan protects, what the writer wrote, and

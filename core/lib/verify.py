@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from lib import files, schemas
 from lib.contract import Json
 from lib.task import Output, Task
+from lib.verdicts import Verdict
 
+_MARKS = r"[\s>*_`#-]*"
 _STATUS_LINE = re.compile(
-    r"^[\s>*_`#-]*(?:STAGE_(?P<action>[A-Z][A-Z0-9_]*)_COMPLETE|STAGE_FAILED:\s*(?P<failed>.*)"
-    r"|(?P<word>DONE|NEEDS_REVISION|ERROR):\s*(?P<note>.*?))[\s*_`]*$"
+    rf"^{_MARKS}(?:STAGE_(?P<action>[A-Z][A-Z0-9_]*)_COMPLETE|STAGE_FAILED{_MARKS}:?\s*(?P<failed>.*?)"
+    rf"|(?P<word>DONE|NEEDS_REVISION|ERROR)(?:{_MARKS}[:\u2013\u2014]\s*(?P<note>.*?)|(?P<bare>[.!]?)))[\s*_`.]*$"
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """done, needs_revision or failed, and why."""
-
-    word: str
-    note: str = ""
 
 
 def status_line(result: str, action: str, completion: str) -> Verdict:
@@ -38,32 +30,26 @@ def status_line(result: str, action: str, completion: str) -> Verdict:
             return Verdict("done")
         if found["word"]:
             word = {"DONE": "done", "NEEDS_REVISION": "needs_revision", "ERROR": "failed"}[found["word"]]
-            return Verdict(word, found["note"])
-        return Verdict("failed", found["failed"] or "it gave no reason")
-    expected = f"STAGE_{action or 'TASK'}_COMPLETE or STAGE_FAILED" if completion == "stage" else "DONE, NEEDS_REVISION or ERROR"
-    return Verdict("failed", f"the answer has no status line ({expected})")
+            return Verdict(word, (found["note"] or "").strip(" *_`"))
+        return Verdict("failed", (found["failed"] or "").strip(" *_`") or "it gave no reason")
+    wanted = f"`STAGE_{action or 'TASK'}_COMPLETE` or `STAGE_FAILED: <reason>`"
+    if completion != "stage":
+        wanted = "`DONE: <one sentence>`, `NEEDS_REVISION: <what>` or `ERROR: <reason>`"
+    last = next((line.strip() for line in reversed(result.splitlines()) if line.strip()), "")
+    ends = f"it ends with {last[:80]!r}" if last else "it is empty"
+    return Verdict("failed", f"the answer has no status line: {ends}; its last line must be {wanted}, alone")
 
 
-def structured_verdict(data: object) -> Verdict:
-    """Data may carry its own verdict; data that carries none is simply done."""
-    if isinstance(data, dict):
-        fields = cast(Json, data)
-        word = fields.get("verdict", "done")
-        reason = str(fields.get("reason", ""))
-        if word in ("done", "needs_revision", "failed"):
-            return Verdict(str(word), reason)
-        return Verdict("failed", f"its verdict is {word!r}, which is none of done, needs_revision, failed")
-    return Verdict("done")
-
-
-def artifacts(task: Task, out: Path, cwd: Path) -> tuple[list[Json], list[str]]:
-    """What was verified of every declared output, and what is wrong."""
+def artifacts(task: Task, out: Path, cwd: Path, untouched: frozenset[str] = frozenset()) -> tuple[list[Json], list[str]]:
+    """What was verified of every declared output, and what is wrong. `untouched`: those that are as they were before."""
     verified: list[Json] = []
     wrong: list[str] = []
     for output in task.outputs:
         path = output.locate(out, cwd, task.target)
         root = out if output.place == "session" else cwd
         problem = _problem(output, path) if files.leads_inside(root, path) else "leaves its folder through a symbolic link"
+        if not problem and output.name in untouched and not output.optional and not output.unchanged:
+            problem = "was there before and was not touched (write it anew; where it may stay as it is, `unchanged: true`)"
         if problem == "missing" and output.optional:
             verified.append({"output": output.name, "path": str(path), "checks": ["optional, absent"]})
         elif problem:

@@ -94,6 +94,7 @@ def test_a_green_folder_passes_without_asking_anybody(house: House) -> None:
     cycle = home(house) / "cycle-1"
     assert sorted(p.name for p in cycle.iterdir()) == [
         "audit-report.md",
+        "evidence",
         "fix-list.json",
         "test-spec.md",
         "verification-results.json",
