@@ -76,6 +76,7 @@ def show(folder: Path) -> Json:
     out = live.console(stderr=False)
     lines = [line.plain for line in live.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, live.plain(out))]
     error: Json = seen.manifest.get("error") or {}
+    lines += [f"! {warning}" for warning in looking.texts(seen.manifest.get("warnings"))]
     if error and not seen.alive:
         lines += ["", f"{error.get('code')}: {error.get('message')}", *([f"→ {error['hint']}"] if error.get("hint") else [])]
     return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))

@@ -123,6 +123,10 @@ class Campaign:
         self.state("INIT")
         if not checkpoints.newest(self.call.session.folder):
             self.checkpoint()
+        with ledger.Clock(self.call.session.folder, ledger.WHOLE) as clock:
+            return self.rounds(clock)
+
+    def rounds(self, clock: ledger.Clock) -> Json:
         while True:
             try:
                 self.held = self.ask_about_plan()
@@ -133,6 +137,9 @@ class Campaign:
                 if code in DONE and self.plan.goal:
                     code, error = self.as_judged(code, error) if self.only else self.judge(code, error)
             except Interrupted as stop:
+                if clock.ran_out:
+                    error = clock.error().document()
+                    return self.finish(ExitCode.NEEDS_ESCALATION, error | {"hint": self.ending().more_budget(error)})
                 return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
             if code is None:
                 continue  # another round, for what was missing
@@ -253,7 +260,8 @@ class Campaign:
         reply = self.coordinate(phase)
         if reply.exit_code in DONE:
             return self.settle(phase, self.ask(phase, "after") or reply)
-        if phase.rollback and reply.exit_code not in phases.UNFINISHED:
+        stopped = reply.exit_code in phases.UNFINISHED or (reply.error or {}).get("code") == "BUDGET_EXCEEDED"
+        if phase.rollback and not stopped:
             back = self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
             if back.exit_code != ExitCode.SUCCESS:  # a promise that was not kept is said where the failure is
                 error = {**(reply.error or {}), "rollback_failed": (back.error or {}).get("message", "")}
@@ -377,7 +385,8 @@ class Campaign:
     def finish(self, code: ExitCode, error: Json | None) -> Json:
         folder = self.call.session.folder
         grades = [g for p in self.plan.phases if (g := self.grade_of(p))]
-        missing = "PENDING" if code == ExitCode.HUMAN_INPUT and self.waiting() else "FAIL"
+        unfinished = code == ExitCode.INTERRUPTED or (code == ExitCode.HUMAN_INPUT and bool(self.waiting()))
+        missing = "PENDING" if unfinished else "FAIL"
         grade = worst(*grades) if len(grades) == len(self.plan.phases) else missing
         files.write_atomic(folder / "sentinel" / "grade.txt", f"{grade}\n")
         files.write_json(folder / "sentinel" / "summary.json", {p.folder: self.grade_of(p) or None for p in self.plan.phases})
@@ -394,6 +403,9 @@ class Campaign:
         if self.plan.goal:
             manifest |= {"goal": self.plan.goal, "round": self.plan.round, "rounds": self.plan.rounds}
             manifest["evaluation"] = self.evaluation or goals.last_evaluation(folder)
+        warnings = [f"{name}/{w}" for name, reply in self.results.items() for w in reply.document.get("warnings", [])]
+        if warnings:
+            manifest["warnings"] = warnings
         if error:
             manifest["error"] = error
         if self.undecided():
@@ -402,9 +414,11 @@ class Campaign:
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = report.write(folder)
         self.call.artifact = folder / "manifest.json"
-        sums = ledger.Ledger(folder).sums().get(ledger.WHOLE, {})
-        spent = f"{sums.get('usd', 0):.4f} USD, {int(sums.get('agents', 0))} agent sessions"
+        sums = ledger.Ledger(folder).figures()
+        held = f", {sums.held:.4f} held" if sums.held else ""
+        spent = f"{sums.usd:.4f} USD{held}, {sums.agents} agent sessions"
         said: Json = {"spent": spent + (", replayed" if self.call.driver == "replay" else ""), "session_dir": str(folder)}
+        said |= {"usd": sums.usd, "usd_held": sums.held, "tokens": sums.tokens, "agent_sessions": sums.agents}
         said |= {"report": str(path), "page": str(folder / "report.html"), "next": self.next_command(code, error)}
         return manifest | said
 
@@ -434,7 +448,9 @@ class Campaign:
 
     def _phase_entry(self, phase: Phase) -> Json:
         reply = self.results.get(phase.name)
-        entry: Json = {"name": phase.name, "status": "not-run", "exit_code": None, "report": None, "sentinel_grade": None}
+        begun = any((self.call.session.folder / "phases" / phase.folder).glob("*/stages/*"))
+        status = "unfinished" if begun else "not-run"
+        entry: Json = {"name": phase.name, "status": status, "exit_code": None, "report": None, "sentinel_grade": None}
         if reply:
             entry |= {"status": reply.document.get("status"), "exit_code": int(reply.exit_code)}
             entry |= {"report": f"phases/{phase.folder}/report.json", "sentinel_grade": self.grade_of(phase) or None}
@@ -442,5 +458,8 @@ class Campaign:
                 entry["error"] = reply.error.get("message", "")
         return entry
 
+    def ending(self) -> Ending:
+        return Ending(self.call.session.folder, self.plan, self.results, self.resume_command(), self.source)
+
     def verdict(self) -> tuple[ExitCode, Json | None]:
-        return Ending(self.call.session.folder, self.plan, self.results, self.resume_command(), self.source).verdict()
+        return self.ending().verdict()

@@ -43,6 +43,9 @@ class Ending:
         spent = next((r for r in bad.values() if (r.error or {}).get("code") == "BUDGET_EXCEEDED"), None)
         if spent:
             return ExitCode.NEEDS_ESCALATION, {**(spent.error or {}), "hint": self.more_budget(spent.error or {})}
+        damaged = next((r for r in bad.values() if (r.error or {}).get("code") == "CORRUPT_STATE"), None)
+        if damaged:
+            return ExitCode.FAILURE, {**(damaged.error or {}), "hint": f"{(damaged.error or {}).get('hint')}: {self.resume}"}
         fault = self.own_fault(bad) if bad else None
         if fault:
             return ExitCode.FAILURE, fault
@@ -56,7 +59,7 @@ class Ending:
             return ExitCode.PARTIAL_SUCCESS, _partly(f"not run: {', '.join(missing)}", f"{self.resume} runs the rest")
         if ExitCode.PARTIAL_SUCCESS in codes.values():
             names = ", ".join(n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS)
-            again = f"{self.resume} tries what failed once more"
+            again = f"what was given up stays so; {self.resume} --from PHASE/RUN/STAGE[/ITEM] does it again"
             return ExitCode.PARTIAL_SUCCESS, _partly(f"not everything succeeded: {names}", again)
         return ExitCode.SUCCESS, None
 

@@ -22,7 +22,7 @@ LOOKED_AT = 20  # sessions, the newest: what an agent costs changes with its pro
 def of(plan: Plan, base: Path, cwd: Path) -> Json:
     """Creates nothing. What an agent may cost is what it cost under `base`, on average, and its cap where it has one."""
     earlier = sorted((p for p in base.iterdir() if p.is_dir()), reverse=True) if base.is_dir() else []
-    known = spent([*earlier[:LOOKED_AT], *([Path(plan.fixtures)] if plan.fixtures else [])])
+    known = spent(earlier[:LOOKED_AT])
     phases: list[Json] = []
     warnings: list[str] = []
     for phase in plan.phases:
@@ -88,7 +88,8 @@ def _most(capped: float | None, budget: float | None) -> float | None:
 def _note(asked: int, expected: int, capped: int, base: Path, budget: float | None) -> str:
     if not asked:
         return "no agent is asked anything"
-    words = [f"{expected} of {asked} stages that ask agents have run before (in {base}, or recorded) and may cost the same again"]
+    rests = f"the mean of real sessions in the newest {LOOKED_AT} of {base}; replayed and scripted ones do not count"
+    words = [f"{expected} of {asked} stages that ask agents have run before and may cost the same again ({rests})"]
     if budget is not None:
         words.append(f"the budget stops it at {budget:g} USD")
     elif capped < asked:
@@ -141,14 +142,15 @@ def _items(stage: Stage, run: Run) -> int:
 
 
 def spent(sessions: list[Path]) -> dict[str, float]:
-    """What a session of each agent, and of each stage, cost on average. Replayed costs count: somebody paid them once."""
+    """What a session of each agent, and of each stage, cost on average: real ones, neither replayed nor of a scripted model."""
     seen: dict[str, list[float]] = {}
     for session in sessions:
         for step, folder in every_attempt(session):
             meta = files.read_json(folder / "meta.json") if (folder / "meta.json").exists() else {}
             answer = meta.get("answer", {})
             cost = answer.get("cost_usd")
-            if isinstance(cost, int | float) and not answer.get("exit_code"):  # one that failed says nothing about the next
+            real = answer.get("cost_source") == "reported" and not meta.get("scripted")
+            if isinstance(cost, int | float) and real and not answer.get("exit_code"):  # one that failed says nothing
                 for name in {meta["agent"], step.stage.partition("-")[2]}:
                     seen.setdefault(name, []).append(float(cost))
     return {name: sum(costs) / len(costs) for name, costs in seen.items()}

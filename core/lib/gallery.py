@@ -59,7 +59,8 @@ def entry(path: Path) -> Json:
         "status": seen.root.status,
         "running": seen.alive,
         "grade": seen.root.grade,
-        "usd": round(seen.spent.get("usd", 0.0), 6),
+        "usd": seen.spent.get("usd", 0.0),
+        "usd_held": seen.held,
         "replayed": seen.replayed,
         "agents": int(seen.spent.get("agents", 0)),
         "age_seconds": int(time.time() - begun),
@@ -72,7 +73,8 @@ def table(entries: list[Json], base: Path) -> str:
     width = max(len(e["session"]) for e in entries)
     rows: list[str] = []
     for e in entries:
-        sums = f"{e['usd']:>8.3f} USD{' replayed' if e['replayed'] else '         '}  {age(e['age_seconds'])}"
+        held = f", {e['usd_held']:.4f} held" if e["usd_held"] else ""
+        sums = f"{e['usd']:>9.4f} USD{held}{' replayed' if e['replayed'] else '         '}  {age(e['age_seconds'])}"
         rows.append(f"{live.mark(e['status'])[0]} {e['session']:{width}}  {e['status']:15}  {e['grade'] or '-':12}  {sums}")
     return "\n".join(rows)
 

@@ -144,7 +144,7 @@ def watch_lease(on_end: Callable[[], None]) -> None:
     """Calls `on_end` from a thread when the parent that gave us a lease is gone (the pipe reads end of file)."""
     global leased
     text = os.environ.pop(LEASE_VARIABLE, "")
-    leased = text.isdigit()
+    leased = text.isascii() and text.isdigit() and len(text) < 7
     if not leased:
         return
     descriptor = int(text)
@@ -159,6 +159,25 @@ def watch_lease(on_end: Callable[[], None]) -> None:
         on_end()
 
     threading.Thread(target=wait, name="lease", daemon=True).start()
+
+
+def watch_starter(on_end: Callable[[], None]) -> None:
+    """For a tool that `uv run` started: uv passes on every signal but the one it cannot catch, and is gone then."""
+    parent = os.getppid()
+    try:
+        with open(f"/proc/{parent}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return  # no such list here: nothing to go by
+    if os.path.basename(words[0]) != b"uv" or leased:
+        return
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        on_end()
+
+    threading.Thread(target=look, name="starter", daemon=True).start()
 
 
 def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
@@ -180,13 +199,15 @@ def keep(command: list[str], parent: int) -> int:
     child: subprocess.Popen[bytes] | None = None
     stopping = False
 
-    def stop(*_: object) -> None:
+    def stop(number: int, *_: object) -> None:
         nonlocal stopping
         if child and not stopping:
-            child.terminate()
-            late = threading.Timer(GRACE_SECONDS, child.kill)
-            late.daemon = True
-            late.start()
+            polite = number == signal.SIGINT
+            child.send_signal(signal.SIGINT if polite else signal.SIGTERM)
+            for seconds, insist in ((GRACE_SECONDS * 0.6, child.terminate), (GRACE_SECONDS, child.kill))[0 if polite else 1 :]:
+                late = threading.Timer(seconds, insist)
+                late.daemon = True
+                late.start()
         stopping = True
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -102,8 +102,8 @@ def took(seen: Scene) -> float:
 def money(seen: Scene) -> str:
     """What has been spent, and what of the budget is promised to agents that have not ended."""
     limit = seen.budget.get("usd")
-    words = f"{max(seen.spent.get('usd', 0) - seen.reserved, 0):.3f}" + (f" of {limit:g}" if limit else "") + " USD"
-    words += f", {seen.reserved:.2f} set aside" if seen.reserved else ""
+    words = f"{seen.spent.get('usd', 0):.4f}" + (f" of {limit:g}" if limit else "") + " USD"
+    words += f", {seen.held:.4f} held" if seen.held else ""
     return f"replayed: {words}" if seen.replayed else words
 
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
 from lib import files, ledger
-from lib.contract import CORE, STATUS, Json, StrataError
+from lib.contract import STATUS, Json
+from lib.history import BEGUN, LATE_SECONDS
 from lib.scene import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, TOKENS, Node, Scene, Try
-from lib.session import LOCK_NAME, Step, every_attempt
+from lib.session import Owner, Step, every_attempt
 
 WORD = {
     "failure": "failed",
@@ -33,19 +34,9 @@ def when(text: object) -> float | None:
 
 
 def alive(session: Path) -> bool:
-    """Whether a process works in it: the one that wrote its number into the lock is there, and is one of ours."""
-    try:
-        text = (session / LOCK_NAME).read_text(encoding="ascii").strip()
-        os.kill(int(text), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError, OverflowError):
-        return False
-    try:
-        words = Path(f"/proc/{text}/cmdline").read_bytes()
-    except OSError:
-        return not Path("/proc/self").exists()  # elsewhere there is nothing to look at: the number has to do
-    return any(f"{tool.name}".encode() in words for tool in CORE.glob("*.py"))
+    """Whether a process works in it: the very one that wrote itself into the lock."""
+    owner = Owner.read(session)
+    return owner is not None and owner.alive
 
 
 class Reader:
@@ -67,7 +58,8 @@ class Reader:
         plan = obj(effective.get("plan"))
         manifest = read(folder / "manifest.json")
         going = not ended and alive(folder)
-        book = ledger.Ledger(folder)
+        book = ledger.Ledger(folder, strict=False)
+        sums = book.figures()
         open_ones = book.open()
         tries = [self._try(step, path, going) for step, path in every_attempt(folder)]
         for one in tries:
@@ -84,8 +76,8 @@ class Reader:
             str(plan.get("goal") or manifest.get("goal") or ""),
             str(plan.get("description") or ""),
             manifest,
-            {kind: figure(value) for kind, value in book.sums().get(ledger.WHOLE, {}).items()},
-            sum(figure(line.get("usd")) for line in open_ones.values()),
+            {"usd": sums.usd, "tokens": sums.tokens, "agents": sums.agents},
+            sums.held,
             {kind: figure(limit) for kind, limit in obj(book.limits.get(ledger.WHOLE)).items()},
             str(obj(effective.get("settings")).get("driver") or ""),
             when(manifest.get("started_at")) or root.started or _first(folder),
@@ -135,11 +127,13 @@ class Reader:
             self._outcomes[place] = known
             return _ended(step, place, number, known, self._parked(step))
         task = read(path.parent / f"task-{number}.json")
+        beat = _made(path / BEGUN)  # an attempt of an earlier run that was cut short has no sign of life any more
+        going = going and (beat is None or time.time() - beat < 5 * LATE_SECONDS)
         began = self._begun.get(step.slug) if going else None
         this = Try(step, place, number, RUNNING if going else CUT_SHORT, str(task.get("kind", "")))
         this.agent = str(read(path / "meta.json").get("agent", ""))
         this.started = began or _made(path)
-        this.ended = None if going else _touched(path)
+        this.ended = None if going else beat or _touched(path)
         this.parked = self._parked(step)
         heard = self._events.get(step.slug, [])
         if going and heard:
@@ -341,8 +335,8 @@ def _touched(folder: Path) -> float | None:
 def read(path: Path) -> Json:
     """A JSON object, or nothing: whoever looks on does not stop at a file that is damaged or not there yet."""
     try:
-        return obj(files.read_json(path)) if path.is_file() else {}
-    except (StrataError, OSError):
+        return obj(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (ValueError, RecursionError, OSError):
         return {}
 
 
@@ -355,6 +349,10 @@ def obj(value: object) -> Json:
 
 def objs(value: object) -> list[Json]:
     return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def texts(value: object) -> list[str]:
+    return [str(v) for v in cast(list[Any], value)] if isinstance(value, list) else []
 
 
 def figure(value: object) -> float:

@@ -249,6 +249,7 @@ def _become(descriptors: Sequence[int]) -> NoReturn:
         os.environ.update(asked["env"] | {name: str(descriptor) for name, descriptor in kept.items()})
         _take_command_line(asked["argv"])
         _run(asked["argv"][1:])
+        code = 0  # as of a script that simply ends
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:  # noqa: BLE001 - what an interpreter does with an exception that nobody caught

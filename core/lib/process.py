@@ -135,7 +135,7 @@ def inherit_lock() -> None:
     """Keeps the lock a parent handed down, and hands it on. A variable without its descriptor means nothing."""
     global session_lock
     text = os.environ.pop(LOCK_VARIABLE, "")
-    if text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) < 7:
         try:
             os.fstat(int(text))
         except OSError:

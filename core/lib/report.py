@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lib import files, looking, signals
+from lib import files, ledger, looking, signals
 from lib.contract import Json
 from lib.session import every_attempt
 
@@ -24,12 +24,15 @@ def text(session: Path) -> str:
     reports = [_read(folder / "report.json") for folder in phases]
     ended = [folder for _, folder in every_attempt(session) if (folder / "outcome.json").exists()]
     outcomes = [_sound(_read(folder / "outcome.json")) | {"at": str(folder.relative_to(session))} for folder in ended]
-    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(manifest, reports, outcomes), ""]
+    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(session, manifest, reports, outcomes), ""]
     lines += _asked(session)
     lines += _goal(manifest)
     error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)
     if error:
         lines += ["## Look at this first", "", *_first_look(session, error, outcomes), ""]
+    warnings = manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])]
+    warnings = warnings or [w for p in sorted(session.glob("*/manifest.json")) for w in _read(p).get("warnings", [])]
+    lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
     lines += ["## What happened", ""]
     for folder, report in zip(phases, reports, strict=True):
         lines += _phase(session, folder, report, outcomes)
@@ -39,14 +42,15 @@ def text(session: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headline(manifest: Json, reports: list[Json], outcomes: list[Json]) -> str:
-    cost = sum(o.get("cost_usd") or 0 for o in outcomes)
+def _headline(session: Path, manifest: Json, reports: list[Json], outcomes: list[Json]) -> str:
+    sums = ledger.Ledger(session, strict=False).figures()
     replayed = any(o.get("cost_source") == "replayed" for o in outcomes)
-    agents = sum(1 for o in outcomes if o.get("turns"))
     status = manifest.get("status") or ", ".join(f"{r['name']} {r['status']}" for r in reports) or "not ended"
     grade = manifest.get("grade") or next((r["sentinel_grade"] for r in reports if r.get("sentinel_grade")), "")
-    words = [f"**{status}**", f"grade {grade}" if grade else ""]
-    words += [f"{agents} agent sessions", f"{cost:.4f} USD{' (replayed, not spent)' if replayed else ''}"]
+    warned = len(manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])])
+    words = [f"**{status}{f' with {warned} warnings' if warned else ''}**", f"grade {grade}" if grade else ""]
+    held = f", {sums.held:.4f} held" if sums.held else ""
+    words += [f"{sums.agents} agent sessions", f"{sums.usd:.4f} USD{' (replayed, not spent)' if replayed else ''}{held}"]
     return ", ".join(w for w in words if w) + "."
 
 

@@ -104,7 +104,7 @@ class Scene:
     description: str = ""
     manifest: Json = field(default_factory=dict[str, Any])
     spent: dict[str, float] = field(default_factory=dict[str, float])  # the ledger's: usd, tokens, agents
-    reserved: float = 0.0  # USD of that which is only set aside, for agents that have not ended
+    held: float = 0.0  # USD besides: reserved, or unknown
     budget: dict[str, float] = field(default_factory=dict[str, float])
     driver: str = ""
     started: float | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from lib.contract import StrataError
-from lib.ledger import Ledger, read_budget
+from lib.ledger import Figures, Ledger, Reservation, read_budget
 from lib.session import Step
 from scripted_model.server import by_agent, say, scripted, turns
 from support import House, Ran
@@ -22,17 +23,21 @@ def session(folder: Path, **limits: float) -> Ledger:
     return Ledger(folder)
 
 
-def test_sixteen_at_once_against_a_budget_for_five(tmp_path: Path) -> None:
-    """Each with a descriptor of its own, as in processes of their own, and all at the same moment."""
-    session(tmp_path, usd=5)
+def at_once(tmp_path: Path, cost: float) -> tuple[list[int], float]:
+    """Sixteen agents, each with a descriptor of its own, as in processes of their own, and all at the same moment. Returns how
+    they fared, and the most that was held at one time."""
     together = threading.Barrier(16)
     codes: list[int] = []
+    most: list[float] = []
 
     def start(number: int) -> None:
         ledger = Ledger(tmp_path)
         together.wait()
         try:
-            ledger.reserve(STEP, "x", str(number), 1.0)
+            room = ledger.reserve(STEP, "x", str(number), 1.0)
+            most.append(Ledger(tmp_path).figures().held)
+            time.sleep(0.05)
+            ledger.settle(room, cost, 0, "reported")
             codes.append(0)
         except StrataError as error:
             codes.append(int(error.exit_code))
@@ -42,30 +47,119 @@ def test_sixteen_at_once_against_a_budget_for_five(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(codes) == [0] * 5 + [11] * 11
-    assert Ledger(tmp_path).sums()[""]["usd"] == 5
-    assert len(Ledger(tmp_path).lines()) == 5
+    return sorted(codes), max(most)
 
 
-def test_what_is_unknown_is_charged_at_the_cap_and_nobody_earns_money(tmp_path: Path) -> None:
+def test_who_finds_no_room_waits_for_those_who_hold_it(tmp_path: Path) -> None:
+    session(tmp_path, usd=5)
+    codes, held = at_once(tmp_path, 0.00004)
+    assert codes == [0] * 16, "their caps are held one after the other, and they cost next to nothing"
+    assert held <= 5
+    assert Ledger(tmp_path).figures().usd == pytest.approx(16 * 0.00004)
+    assert Ledger(tmp_path).figures().held == 0
+
+
+def test_a_budget_for_five_lets_five_of_sixteen_spend_it(tmp_path: Path) -> None:
+    session(tmp_path, usd=5)
+    codes, held = at_once(tmp_path, 1.0)
+    assert codes == [0] * 5 + [11] * 11
+    assert held <= 5
+    assert Ledger(tmp_path).figures().usd == 5
+
+
+def test_an_agent_does_not_wait_for_the_one_that_waits_for_it(tmp_path: Path) -> None:
+    ledger = session(tmp_path, usd=2)
+    ledger.reserve(STEP, "outer", "outer", 1.5)
+    with pytest.raises(StrataError, match=r"1\.5 is held"):
+        ledger.reserve(STEP, "inner", "inner", 1.0, parent="outer")
+
+
+def test_two_whose_children_have_no_room_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    session(tmp_path, usd=2)
+    for name in ("left", "right"):
+        Ledger(tmp_path).reserve(STEP, name, name, 1.0)
+    codes: list[int] = []
+
+    def child(above: str) -> None:
+        ledger = Ledger(tmp_path)
+        try:
+            ledger.settle(ledger.reserve(STEP, "child", f"{above}-child", 0.5, parent=above), 0.1, 0, "reported")
+            codes.append(0)
+        except StrataError as error:
+            codes.append(int(error.exit_code))
+            Ledger(tmp_path).settle(Reservation(above, STEP.phase, 1.0), 0.2, 0, "reported")  # its parent ends then
+
+    threads = [threading.Thread(target=child, args=(name,)) for name in ("left", "right")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(codes) == [0, 11], "one gives up, and by that the other has room"
+
+
+def test_what_is_unknown_is_held_at_the_cap_and_nobody_earns_money(tmp_path: Path) -> None:
     ledger = session(tmp_path, usd=10)
     for number, reported in enumerate((None, math.nan, -3.0)):
         room = ledger.reserve(STEP, "x", str(number), 2.0)
         ledger.settle(room, reported, 0, "reported")
-    assert ledger.sums()[""] == {"usd": 6.0, "tokens": 0, "agents": 3}
+    assert ledger.figures() == Figures(0.0, 6.0, 0, 3)
     room = ledger.reserve(STEP, "x", "3", 2.0)
     ledger.settle(room, 0.5, 100, "reported")
-    assert ledger.sums()[""] == {"usd": 6.5, "tokens": 100, "agents": 4}
-    assert ledger.sums()["phase-01-one"]["usd"] == 6.5
+    assert ledger.figures() == Figures(0.5, 6.0, 100, 4)
+    assert ledger.figures("phase-01-one") == Figures(0.5, 6.0, 100, 4)
+    with pytest.raises(StrataError, match="6 is held"):
+        ledger.reserve(STEP, "x", "4", 4.0)
+
+
+def test_a_session_that_was_cut_off_settles_when_it_is_continued(tmp_path: Path) -> None:
+    ledger = session(tmp_path, usd=2)
+    ledger.reserve(STEP, "x", "a/attempt-1", 1.0)
+    (tmp_path / "a/attempt-1").mkdir(parents=True)
+    (tmp_path / "a/attempt-1/agent-session.json").write_text('{"id": "one"}')
+    ledger.reserve(STEP, "y", "b/attempt-1", 0.5, driver="replay")
+    Ledger(tmp_path).close_open()
+    assert ledger.figures() == Figures(0.0, 1.0, 0, 2), "a replay has cost nothing; what the other cost is not known"
+    assert not ledger.open()
+    Ledger(tmp_path).close_open()
+    room = ledger.reserve(STEP, "x", "a/attempt-2", 1.0)
+    ledger.settle(room, 0.02, 10, "reported", {"agent_session_id": "one", "session_usd": 0.02})
+    assert ledger.figures() == Figures(0.02, 0.0, 10, 3), "all of it is said"
+
+
+def test_what_is_not_known_stays_held_where_the_session_could_not_go_on(tmp_path: Path) -> None:
+    ledger = session(tmp_path, usd=5, agents=1)
+    ledger.reserve(STEP, "x", "a/attempt-1", 1.0)
+    (tmp_path / "a/attempt-1").mkdir(parents=True)
+    (tmp_path / "a/attempt-1/agent-session.json").write_text('{"id": "one"}')
+    Ledger(tmp_path).close_open()
+    with pytest.raises(StrataError, match="agents left"):
+        ledger.reserve(STEP, "x", "a/attempt-2", 1.0, continues="one")
+    assert ledger.figures().held == 1.0, "never at 0"
+
+
+def test_nobody_waits_for_an_agent_that_is_gone(house: House, model) -> None:
+    """A spawn that breaks before it can ask anything has spent nothing, and says so."""
+    house.agent("helper", strata={"completion": "cluster"})
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: a, agent: helper, action: DO, retry: {max: 0}}\n")
+    (house.folder / "s").mkdir()
+    (house.folder / "s/budget.json").write_text('{"": {"usd": 1.5}}')
+    flags = ("--driver", "replay", "--fixtures", str(house.workspace), "--session-dir", str(house.folder / "s"))
+    ran = house.json("orchestrator", "trial", *flags)
+    assert "FIXTURE_MISSING" in ran.stdout
+    assert Ledger(house.folder / "s").figures() == Figures(0.0, 0.0, 0, 1)
 
 
 def test_an_agent_without_a_cap_gets_one_where_there_is_a_limit(tmp_path: Path) -> None:
     ledger = session(tmp_path, usd=1.5)
-    assert ledger.reserve(STEP, "x", "0", None).cap_usd == 1.0
-    assert ledger.reserve(STEP, "x", "1", None).cap_usd == 0.5
+    room = ledger.reserve(STEP, "x", "0", None)
+    assert room.cap_usd == 1.0
+    ledger.settle(room, 1.0, 0, "reported")
+    room = ledger.reserve(STEP, "x", "1", None)
+    assert room.cap_usd == 0.5
+    ledger.settle(room, 0.5, 0, "reported")
     with pytest.raises(StrataError) as caught:
         ledger.reserve(STEP, "x", "2", None)
-    assert caught.value.detail["spent"] == [{"agent": "x", "agents": 2, "usd": 1.5}]
+    assert caught.value.detail["spent"] == [{"agent": "x", "agents": 2, "usd": 1.5, "held": 0.0}]
     (tmp_path / "free").mkdir()
     assert Ledger(tmp_path / "free").reserve(STEP, "x", "0", None).cap_usd is None
 
@@ -79,14 +173,34 @@ def test_a_phase_has_limits_of_its_own(tmp_path: Path) -> None:
         ledger.reserve(STEP, "x", "2", None)
 
 
-def test_a_torn_line_is_kept_and_does_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ['{"kind": "reserve", "agents": 1, "su', "[1, 2]", '{"kind": 1, "at": "x", "sums": []}', "null"])
+def test_a_line_that_cannot_be_read_stops_the_run_is_kept_aside_and_the_next_goes_on(tmp_path: Path, line: str) -> None:
     ledger = session(tmp_path, agents=3)
     ledger.reserve(STEP, "x", "0", None)
     with (tmp_path / "ledger.jsonl").open("a") as file:
-        file.write('{"kind": "reserve", "agents": 1, "su')
+        file.write(f"{line}\n")
+    assert Ledger(tmp_path, strict=False).figures().agents == 1, "who looks on goes by it"
+    with pytest.raises(StrataError, match="cannot be read") as caught:
+        ledger.figures()
+    assert (caught.value.code, "ledger.jsonl.corrupt-1" in caught.value.hint) == ("CORRUPT_STATE", True)
+    assert line in (tmp_path / "ledger.jsonl.corrupt-1").read_text()
     ledger.reserve(STEP, "x", "1", None)
-    assert ledger.sums()[""]["agents"] == 2
-    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 3
+    assert ledger.figures().agents == 2
+
+
+def test_time_is_counted_per_run_and_per_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = session(tmp_path, wall_seconds=100)
+    clock = [0]
+    monkeypatch.setattr("lib.ledger.now", lambda: f"2026-01-01T00:{clock[0] // 60:02d}:{clock[0] % 60:02d}+00:00")
+    for seconds, does in (
+        *((0, ledger.begin_run), (5, lambda: ledger.begin_run("p")), (12, lambda: ledger.end_run("p"))),
+        *((20, ledger.begin_run), (30, lambda: ledger.begin_run("p"))),
+    ):
+        clock[0] = seconds
+        does()
+    clock[0] = 34
+    assert ledger.wall_seconds() == 12 + 14, "from each beginning to the last that was written, and until now"
+    assert ledger.wall_seconds("p") == 7 + 4
 
 
 def test_nearly_there_is_said_once(tmp_path: Path) -> None:
@@ -126,7 +240,7 @@ def test_out_of_budget_is_11_and_more_of_it_goes_on_from_there(house: House) -> 
 
         ran = run("plan.yaml")
         assert (ran.code, ran.error["code"]) == (11, "BUDGET_EXCEEDED"), ran.stderr
-        assert ran.error["spent"] == [{"agent": "first", "agents": 1, "usd": pytest.approx(0, abs=0.1)}]
+        assert ran.error["spent"] == [{"agent": "first", "agents": 1, "usd": pytest.approx(0, abs=0.1), "held": 0.0}]
         assert "--budget agents=" in ran.error["hint"]
         assert len(model.requests) == 1
         assert run("--resume", house.session.name).code == 11, "the ledger survives a resume"

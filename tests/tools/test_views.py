@@ -242,7 +242,7 @@ def test_sessions_are_listed_newest_first_and_found_by_any_name(trial: House) ->
     assert "2 sessions begin" in session(trial, "show", "2026").error["message"]
     assert "did you mean" in session(trial, "show", "20260101-1001-owl5").error["hint"]
     table = trial.run("session", "list", "--session-base", base).stdout
-    assert re.search(r"✓ 20260101-1000-herons +success +UNVERIFIABLE +0.000 USD", table), table
+    assert re.search(r"✓ 20260101-1000-herons +success +UNVERIFIABLE +0.0000 USD", table), table
 
 
 def test_there_may_be_no_session_yet(house: House) -> None:

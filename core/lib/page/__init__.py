@@ -46,6 +46,7 @@ def text(session: Path, ended: bool = False) -> str:
     )
     main = [
         *sections.first(seen),
+        *sections.warnings(seen),
         *sections.goal(seen),
         *pictures.graph(seen),
         *pictures.timeline(seen),

@@ -21,7 +21,7 @@ def header(seen: Scene) -> list[str]:
     paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
     facts = [
         (live.clock(live.took(seen)), "so far" if seen.alive else "took"),
-        (f"{seen.spent.get('usd', 0):.4f} USD", paid),
+        (f"{seen.spent.get('usd', 0):.4f} USD", paid + (f", {seen.held:.4f} held" if seen.held else "")),
         (f"{int(seen.spent.get('tokens', 0)):,}", "tokens"),
         (str(int(seen.spent.get("agents", 0))), "agent sessions"),
         (str(len(attempts)), "attempts"),
@@ -47,6 +47,14 @@ def nav() -> list[str]:
         tag("span", id="count", cls="soft", role="status", aria_live="polite"),
     ]
     return [tag("nav", links, tag("div", *tools, cls="tools", role="search"), aria_label="Sections")]
+
+
+def warnings(seen: Scene) -> list[str]:
+    """What did not succeed in a run that did."""
+    listed = [str(w) for w in looking.texts(seen.manifest.get("warnings"))]
+    if not listed or seen.alive:
+        return []
+    return [tag("section", heading("warnings", "Done with warnings"), tag("ul", *(tag("li", e(w)) for w in listed)))]
 
 
 def first(seen: Scene) -> list[str]:
