@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 
-from lib import cli, observability, signals
+from lib import cli, looking, observability, signals
 from lib.cli import Call, Tool
-from lib.contract import ExitCode, Json, StrataError, usage
+from lib.contract import STATUS, ExitCode, Json, StrataError, usage
 from lib.session import SESSION_VARIABLE
+from lib.stages import GRAVEST_FIRST
 
 TOOL = Tool(
     "signals",
@@ -65,17 +67,25 @@ def main(call: Call) -> Json:
             ExitCode.TIMEOUT,
             {"signals": listed},
         )
-    failed = [s for s in listed if s["status"] != "done"] if call.options.verb == "wait" else []
-    document: Json = {
-        "tool": "signals",
-        "status": "failure" if failed else "success",
-        "exit_code": int(bool(failed)),
-        "signals": listed,
-    }
-    if failed:
-        names = ", ".join(s["signal"] for s in failed)
-        document["error"] = {"code": "SIGNALLED_FAILURE", "message": f"{names} did not succeed", "hint": "see its outcome"}
-    return document
+    if call.options.verb == "list":
+        return {"tool": "signals", "status": "success", "exit_code": 0, "signals": listed}
+    return ended(folder, found, listed)
+
+
+def ended(folder: Path, found: list[signals.Signal], listed: list[Json]) -> Json:
+    """What the runs that were waited for returned: the gravest of their codes, and what a person is asked, where one is."""
+    code = min((ExitCode(s.exit_code) for s in found), key=GRAVEST_FIRST.index)
+    document: Json = {"tool": "signals", "status": STATUS[code], "exit_code": int(code), "signals": listed}
+    if code == ExitCode.SUCCESS:
+        return document
+    names = ", ".join(f"{s.layer}-{s.name}" for s in found if s.exit_code)
+    error = {"code": "SIGNALLED_FAILURE", "message": f"{names} ended with {int(code)}", "hint": "see its outcome"}
+    if code == ExitCode.HUMAN_INPUT:
+        manifests = [looking.read(folder / s.path) for s in found if s.path.endswith(".json")]
+        asked = next((looking.obj(m.get("error")) for m in manifests if m.get("exit_code") == code), Json())
+        error = {"code": "HUMAN_INPUT", "message": asked.get("message") or f"{names} waits for a person"}
+        error["hint"] = asked.get("hint") or f"see {folder / 'manifest.json'}"
+    return document | {"error": error}
 
 
 if __name__ == "__main__":

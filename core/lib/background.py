@@ -47,44 +47,47 @@ def detach(tool: str, arguments: list[str], folder: Path) -> Json:
         "pid": pid,
         "session_dir": str(folder),
         "watch": f"{command('session')} watch {name}",
-        "stop": f"uv run core/{tool}.py --stop {name}",
+        "stop": f"{command(tool)} --stop {name}",
         "next": f"{command('session')} watch {name}",
     }
 
 
 def stop(folder: Path) -> Json:
     """Asks the run that works in a session to end, and waits until it has. What it did stays; it can be resumed."""
-    owner = _owner(folder)
-    if owner is None:
-        raise StrataError("NOT_RUNNING", f"nothing is running in {folder}", f"uv run core/campaign.py --resume {folder}")
-    keeper.send(owner, signal.SIGTERM)
+    again = f"{command('campaign')} --resume {shlex.quote(str(folder))}"
+    if not _held(folder):
+        raise StrataError("NOT_RUNNING", f"nothing is running in {folder}", again)
+    owner = session.Owner.read(folder)
+    if owner is None or owner.elsewhere:
+        where = owner.host if owner else "a machine its lock does not name"
+        raise StrataError("RUNS_ELSEWHERE", f"the run in {folder} is on {where}", "stop it there")
+    if owner.alive:
+        keeper.send(owner.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
-    while _owner(folder) is not None:
+    while _held(folder):
         if time.monotonic() > deadline:
-            raise StrataError("NOT_STOPPED", f"the run (pid {owner}) has not ended after {STOP_SECONDS:g} s", f"kill -9 {owner}")
+            raise StrataError("NOT_STOPPED", f"the run ({owner}) has not ended after {STOP_SECONDS:g} s", f"kill -9 {owner.pid}")
         time.sleep(0.1)
-    command = f"uv run core/campaign.py --resume {shlex.quote(str(folder))}"
     return {
         "tool": "campaign",
         "status": "success",
         "exit_code": 0,
-        "stopped": owner,
+        "stopped": owner.pid,
         "session_dir": str(folder),
-        "next": command,
+        "next": again,
     }
 
 
-def _owner(folder: Path) -> int | None:
-    """The process that holds the session's lock. The number in the file means nothing without the lock."""
+def _held(folder: Path) -> bool:
+    """Whether anybody holds the session's lock. What stands in the file means nothing without it."""
     try:
         descriptor = os.open(folder / session.LOCK_NAME, os.O_RDWR)
     except FileNotFoundError:
-        return None
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return None
+        return False
     except BlockingIOError:
-        text = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
-        return int(text) if text.isdigit() else 0
+        return True
     finally:
         os.close(descriptor)

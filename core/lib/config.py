@@ -80,8 +80,11 @@ class Document:
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
+                line = self.first_line + key.start_mark.line
                 if not isinstance(key, yaml.ScalarNode):
-                    raise ConfigError(self.file, self.first_line + key.start_mark.line, "a key must be a plain word")
+                    raise ConfigError(self.file, line, "a key must be a plain word")
+                if key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+                    raise ConfigError(self.file, line, f"the key {key.value} is no word", f'quote it: "{key.value}"')
                 if key.value in seen:
                     raise ConfigError(
                         self.file,
@@ -94,6 +97,12 @@ class Document:
         elif isinstance(node, yaml.SequenceNode):
             for value in node.value:
                 self._no_duplicates(value)
+        elif isinstance(node, yaml.ScalarNode):
+            line = self.first_line + node.start_mark.line
+            if "\0" in node.value:
+                raise ConfigError(self.file, line, "a text with a NUL in it", "no path, argument or file can hold one")
+            if node.tag == "tag:yaml.org,2002:float" and re.fullmatch(r"[-+]?\.(inf|nan)", node.value, re.I):
+                raise ConfigError(self.file, line, f"{node.value} is not a figure", "give a number")
 
     def wrap(self, key: str, keep: tuple[str, ...]) -> None:
         """Reads a document as if all but `keep` stood in a list of one under `key`. Places stay those of the file."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from lib.contract import Json
+from lib.contract import Json, StrataError
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,28 @@ class Plan:
 
 
 def read(document: Json) -> Plan:
-    """A plan that was checked before and handed down."""
+    """A plan that was checked before and handed down. Whoever changed it since is told, not followed."""
+    try:
+        found = _read(document)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise _corrupt(f"{type(error).__name__}: {error}") from None
+    for record in (found, *found.phases, *(r for p in found.phases for r in p.runs)):
+        hints = get_type_hints(type(record))
+        for name, value in vars(record).items():
+            kind = get_origin(hints[name]) or hints[name]
+            kinds = get_args(hints[name]) if kind is UnionType else (kind,)
+            plain = tuple(get_origin(k) or k for k in kinds)
+            if Any not in plain and not isinstance(value, plain + ((int,) if float in plain else ())):
+                raise _corrupt(f"{type(record).__name__.lower()}.{name} is {value!r}")
+    return found
+
+
+def _corrupt(what: str) -> StrataError:
+    message = f"effective-config.json holds no plan that can be used: {what}"
+    return StrataError("CORRUPT_STATE", message, "put it right, or give the plan again: campaign.py --resume SESSION PLAN")
+
+
+def _read(document: Json) -> Plan:
     phases: list[Phase] = []
     for fields in document["phases"]:
         runs = tuple(_run(r) for r in fields["runs"])

@@ -54,6 +54,13 @@ def keep_folders(plan: Plan, session: Path) -> Plan:
 def read_effective(session: Path) -> Json:
     effective = files.read_json(session / EFFECTIVE)
     require_tool(effective, session, "campaign")
+    settings, plan = effective.get("settings"), effective.get("plan")
+    wanted = {"driver": str, "cwd": str, "max_depth": int, "plan_file": str}
+    for name, kind in wanted.items():
+        if not isinstance(settings, dict) or not isinstance(settings.get(name), kind):  # type: ignore[reportUnknownMemberType]
+            raise files.corrupt(session / EFFECTIVE, f"{session / EFFECTIVE}: settings.{name} is no {kind.__name__}")
+    if not isinstance(plan, dict) or not isinstance(plan.get("phases"), list):  # type: ignore[reportUnknownMemberType]
+        raise files.corrupt(session / EFFECTIVE, f"{session / EFFECTIVE} holds no plan")
     return effective
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files
-from lib.contract import StrataError, usage
+from lib.contract import STATUS, StrataError, usage
 from lib.session import now
 
 LAYERS = ("spawn", "exec", "orch", "coord", "campaign", "sentinel", "monitor")
@@ -30,12 +30,21 @@ class Signal:
     @property
     def path(self) -> str:
         """What it points at, relative to the session."""
+        return str(self._field("path") or "")
+
+    @property
+    def exit_code(self) -> int:
+        """How the tool that wrote it ended; where it does not say, by its status."""
+        said = self._field("exit_code")
+        return said if isinstance(said, int) and said in STATUS else int(self.status != "done")
+
+    def _field(self, name: str) -> object:
         for line in self.file.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(": ")
-            if key == "path":
+            if key == name:
                 with contextlib.suppress(ValueError, RecursionError):  # anybody may have put it there
-                    return str(json.loads(value))
-        return ""
+                    return json.loads(value)
+        return None
 
 
 def write(
@@ -46,6 +55,7 @@ def write(
     artifact_path: str | Path | None,
     trace_id: str | None,
     elapsed_seconds: float | None,
+    exit_code: int | None = None,
 ) -> Path:
     if layer not in LAYERS:
         usage(f"a signal's layer is one of {', '.join(LAYERS)}, not {layer!r}")
@@ -71,6 +81,7 @@ def write(
         "layer": layer,
         "name": name,
         "elapsed_seconds": round(elapsed_seconds or 0.0, 3),
+        **({"exit_code": exit_code} if exit_code is not None else {}),
         "version": 1,
     }
     # JSON scalars are YAML scalars: no YAML library is needed to write one.

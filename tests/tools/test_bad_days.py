@@ -104,7 +104,7 @@ def test_a_session_that_cannot_be_written_is_refused_with_what_to_do(trial: Hous
     assert trial.json("campaign", "--resume", str(small_disk / "s")).code == 0
 
 
-def test_torn_last_lines_are_left_alone_and_in_the_way_of_nothing(trial: House) -> None:
+def test_a_torn_line_for_people_is_left_alone_and_one_of_the_ledger_is_said_once(trial: House) -> None:
     plan(House.at(trial, trial.workspace / "in"), b="fail")
     assert start(trial).code == 3
     session = trial.session
@@ -112,6 +112,9 @@ def test_torn_last_lines_are_left_alone_and_in_the_way_of_nothing(trial: House) 
         with (session / name).open("a") as file:
             file.write('{"torn": "half a li')
     plan(House.at(trial, trial.workspace / "in"), b="ok")
+    ran = trial.json("campaign", "--resume", session.name)
+    assert (ran.code, ran.error["code"]) == (1, "CORRUPT_STATE")
+    assert "half a li" in (session / "ledger.jsonl.corrupt-1").read_text(), "it is kept"
     ran = trial.json("campaign", "--resume", session.name)
     assert ran.code == 0, ran.stderr
     lines = (session / ".live-report").read_text().splitlines()
@@ -187,7 +190,7 @@ def test_derived_files_that_are_deleted_are_made_again_and_nothing_runs(trial: H
     assert len(set(numbers)) == len(numbers)
 
 
-def test_a_state_file_that_is_damaged_stops_it_under_its_name(trial: House) -> None:
+def test_a_state_file_that_is_damaged_stops_it_under_its_name_and_is_kept_aside(trial: House) -> None:
     assert start(trial).code == 0
     path = next(trial.session.glob("**/01-a/attempt-1/outcome.json"))
     whole = path.read_bytes()
@@ -196,9 +199,8 @@ def test_a_state_file_that_is_damaged_stops_it_under_its_name(trial: House) -> N
     assert ran.code != 0
     assert "CORRUPT_STATE" in ran.stdout
     assert str(path.relative_to(trial.session)) in ran.stdout
-    assert path.read_bytes() == whole[: len(whole) // 2], "and it is not replaced"
-    path.write_bytes(whole)
-    assert trial.json("campaign", "--resume", trial.session.name).code == 0
+    assert path.with_name("outcome.json.corrupt-1").read_bytes() == whole[: len(whole) // 2], "and it is kept as it was"
+    assert trial.json("campaign", "--resume", trial.session.name).code == 0, "the next goes on without it"
 
 
 def test_a_session_of_somebody_else_is_refused(trial: House) -> None:
