@@ -156,7 +156,7 @@ from lib import cli, executor
 from lib.cli import Tool
 from lib.contract import ExitCode, StrataError
 from lib.task import Task
-from lib.verify import Verdict
+from lib.verdicts import Verdict
 
 TOOL = Tool("{name}", layer=1, summary="A tool of a test.", example="uv run core/{name}.py")
 

@@ -82,7 +82,7 @@ def test_academic_waits_for_a_person_then_skips_what_cannot_be_fetched(house: Ho
     make.furnish(house, "academic")
     first = replay(house, "academic")
     assert first.code == 3
-    assert first.document["summary"] == {"total": 4, "passed": 1, "failed": 0, "waiting": 1, "exit_code": 3}
+    assert first.document["summary"] == {"total": 4, "passed": 1, "failed": 0, "waiting": 1, "warnings": 0, "exit_code": 3}
     waiting = first.document["waiting"]
     assert waiting["question"].startswith("Which of these")
     assert json.loads(Path(waiting["show"][0]).read_text())["candidates"]
