@@ -219,7 +219,7 @@ def test_a_failed_attempt_leaves_the_workspace_output_as_it_was(house: House, mo
     assert (house.workspace / "old.json").read_text() == "what was there"
     assert house.json("agent", "trial", "", "new.json").code == 1
     assert not (house.workspace / "new.json").exists()
-    rejected = [p.name for p in house.sessions.glob("*/stages/trial/attempt-*/rejected/*")]
+    rejected = [p.name for p in house.sessions.glob("*/stages/trial/attempt-*/rejected/*/*")]
     assert sorted(rejected) == ["new.json", "old.json"], "what it wrote is kept as evidence"
 
 
