@@ -2,7 +2,7 @@
 
 Two phases that edit the same files; nested loops with a fan-out that skips; the quickstart, with its loop and its sentinel's fix.
 Just before durable writes the world is stopped and the session, with the workspace in it, is copied: what `kill -9` of everything
-leaves behind. `-m crash` takes all such points (more than 500) and kills 40 live runs for real; an ordinary run takes a few.
+leaves behind. `-m crash` takes all such points (more than 500) and kills 40 live runs for real; `-m long` takes a few.
 """
 
 from __future__ import annotations
@@ -223,7 +223,9 @@ def sound(found: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.crash), 60], ids=["every", "some"])
+@pytest.mark.parametrize(
+    "every", [pytest.param(1, marks=pytest.mark.crash), pytest.param(60, marks=pytest.mark.long)], ids=["every", "some"]
+)
 def test_a_kill_at_any_durable_write_changes_nothing(tmp_path: Path, every: int, capsys: pytest.CaptureFixture[str]) -> None:
     rows: dict[str, list[dict[str, Any]]] = {}
     for number, (name, shape) in enumerate(shapes().items()):
