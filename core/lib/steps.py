@@ -225,12 +225,15 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
         reply = calling.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
     handed = _handed(call, order, number, reply.handed)
-    document = _without_empty_claims(tool, reply.document, order)
-    if "verdict" not in document and handed:
-        document = handed[-1]  # it had handed its outcome over before it died, and could only not say so any more
+    roots = {"session": call.session.folder, "workspace": cwd}
+    said = reply.document
+    if "verdict" not in said and handed:  # it had handed its outcome over before it died, and could only not say so any more
+        said = handed[-1] | {"outputs": [{**e, "path": str(roots[e["in"]] / e["path"])} for e in handed[-1].get("outputs", [])]}
+    document = _without_empty_claims(tool, said, order)
+    if "verdict" not in document:  # what claims more than there is counts for nothing, now or later
+        _handed(call, order, number, {})
     if "verdict" in document:
         listed: list[Json] = document.get("outputs") or []
-        roots = {"session": call.session.folder, "workspace": cwd}
         return document | {"outputs": [{**e, "path": _below(roots[e["in"]], e["path"])} for e in listed]}
     # It ended before it could judge: a usage error, a crash. Whatever attempt it had begun has then ended too.
     document = {**document, "verdict": "failed", "kind": kind, "fingerprint": order.task.fingerprint, "told": told(call)}

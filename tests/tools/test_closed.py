@@ -94,8 +94,6 @@ def test_a_scope_that_names_the_house_opens_it() -> None:
 
 
 def test_a_planted_hook_of_git_is_outside_every_scope(house: House, model) -> None:
-    if sandbox.available():
-        pytest.skip(f"no sandbox here: {sandbox.available()}")
     (house.workspace / ".git/hooks").mkdir(parents=True)
     (house.workspace / "plant.sh").write_text("echo evil > .git/hooks/pre-commit")
     house.agent("evil", tools="Bash", strata={"completion": "cluster", "scope": ["src/**"], "sandbox": "off"})

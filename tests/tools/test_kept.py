@@ -142,6 +142,19 @@ def work(task, out, call):
     assert orchestrate(house).code == 1, "and a resume finds none of them"
 
 
+def test_a_tool_that_forgets_an_output_it_was_asked_for_has_not_succeeded_now_or_later(house: House) -> None:
+    house.tool("forgets", "def work(task, out, call):\n    return Verdict('done')\n")
+    path = house.folder / "core/forgets.py"
+    path.write_text(path.read_text().replace('call, "forgets", task,', 'call, "forgets", Task(fingerprint=task.fingerprint),'))
+    house.orchestrator(
+        "version: 1\nname: trial\nstages:\n  - {name: a, tool: forgets.py, retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
+    )
+    for _ in range(2):
+        ran = orchestrate(house)
+        assert (ran.code, ran.error["code"]) == (1, "CHILD_CRASHED"), ran.stdout
+        assert "without made" in ran.error["message"]
+
+
 # Nothing finished is done twice
 
 
