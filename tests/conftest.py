@@ -17,6 +17,11 @@ for number, handler in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP
         signal.signal(number, handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: while a test waits for a clock, another one works."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(autouse=True)
 def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):

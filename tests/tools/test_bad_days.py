@@ -124,15 +124,14 @@ def test_a_torn_line_for_people_is_left_alone_and_one_of_the_ledger_is_said_once
 
 def test_a_clock_that_jumps_back_changes_nothing(trial: House) -> None:
     for name in ("session", "checkpoints"):
-        path = trial.folder / "core/lib" / f"{name}.py"
-        text = path.read_text().replace("datetime.now(UTC)", "_clock()")
-        path.write_text(
-            text
-            + (
+        trial.rewrite(
+            name,
+            ("datetime.now(UTC)", "_clock()"),
+            more=(
                 "\n\ndef _clock():\n    from datetime import timedelta\n"
-                "    back = (Path(__file__).parent.parent.parent / 'back').exists()\n"
+                f"    back = Path({str(trial.folder / 'back')!r}).exists()\n"
                 "    return datetime.now(UTC) - timedelta(days=400 if back else 0)\n"
-            )
+            ),
         )
     plan(House.at(trial, trial.workspace / "in"), b="fail")
     assert start(trial).code == 3

@@ -176,21 +176,11 @@ def furnished(folder: Path) -> House:
     house.orchestrator(STAGES, "trial")
     (house.folder / "plan.yaml").write_text(PLAN)
     (house.folder / "checks.yaml").write_text("version: 1\nchecks: {mended: {command: test -f mended}}\n")
-    library = house.folder / "core/lib"
-    text = (library / "files.py").read_text()
-    text = text.replace(
-        "    path.parent.mkdir(parents=True, exist_ok=True)\n",
-        "    crash_point(path)\n    path.parent.mkdir(parents=True, exist_ok=True)\n",
-    )
-    assert text.count("crash_point(path)") == 2, "write_atomic and append_line"
-    (library / "files.py").write_text(text + POINT)
-    ledger = (library / "ledger.py").read_text()
-    ledger = ledger.replace(
-        "        os.write(descriptor, text.encode())\n",
-        "        files.crash_point(self.path)\n        os.write(descriptor, text.encode())\n",
-    )
-    assert "crash_point" in ledger
-    (library / "ledger.py").write_text(ledger)
+    marked = "    path.parent.mkdir(parents=True, exist_ok=True)\n"
+    known = house.rewrite("files", (marked, f"    crash_point(path)\n{marked}"), more=POINT)
+    assert known.count(marked) == 2, "write_atomic and append_line"
+    written = "        os.write(descriptor, text.encode())\n"
+    house.rewrite("ledger", (written, f"        files.crash_point(self.path)\n{written}"))
     spawn = (house.folder / "core/spawn.py").read_text()
     (house.folder / "core/spawn.py").write_text(spawn.replace('\nif __name__ == "__main__":\n', SPAWN))
     return house

@@ -99,8 +99,7 @@ def test_self_heal_tells_the_next_attempt_exactly_what_was_wrong_and_counts_dept
 
 
 def test_a_session_that_has_grown_long_is_not_continued(house: House, model) -> None:
-    path = house.folder / "core/lib/healing.py"
-    path.write_text(path.read_text().replace("CONTINUE_TOKENS = 200_000", "CONTINUE_TOKENS = 1"))
+    house.rewrite("healing", ("CONTINUE_TOKENS = 200_000", "CONTINUE_TOKENS = 1"))
     house.agent("trial", **OUTPUT)
     model(lambda r: writes("" if "did not pass" not in r.prompt else "# good")(r))
     assert house.json("agent", "trial", "--self-heal", "--max-depth", "3").code == 0

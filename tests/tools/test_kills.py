@@ -121,11 +121,9 @@ def shapes() -> dict[str, Shape]:
 
 def furnished(folder: Path, shape: Shape | None) -> House:
     house = House(folder)
-    library = house.folder / "core/lib"
-    text = (library / "files.py").read_text()
     marked = "    path.parent.mkdir(parents=True, exist_ok=True)\n"
-    assert text.count(marked) == 2, "write_atomic and append_line"
-    (library / "files.py").write_text(text.replace(marked, f"    crash_point(path)\n{marked}") + POINT)
+    known = house.rewrite("files", (marked, f"    crash_point(path)\n{marked}"), more=POINT)
+    assert known.count(marked) == 2, "write_atomic and append_line"
     if shape:
         for name, body in shape.orchestrators.items():
             house.orchestrator(body, name)

@@ -117,6 +117,7 @@ def test_an_attempt_shows_its_prompt_answer_and_tool_calls_when_it_is_opened(fin
     stage.locator("> summary").click()
     attempt = stage.locator("details.attempt").first
     attempt.locator("> summary").click()
+    attempt.locator("pre").first.wait_for()  # it is filled when the browser says that it was opened
     words = attempt.inner_text()
     assert "Working folder" in words
     assert "STAGE_PLAN_COMPLETE" in words

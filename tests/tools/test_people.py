@@ -370,18 +370,13 @@ def test_a_rollback_that_was_cut_short_is_finished(repository: House) -> None:
     write(repository, FIRST.replace("{none: a test}", "{checks: [good], fix: false}") % ", on_failure: rollback")
     (repository.workspace / "checks.yaml").write_text('version: 1\nchecks: {good: {command: "test ! -f new/file.txt"}}\n')
     before = state_of(repository.workspace)
-    source = repository.folder / "core/lib/phases.py"
-    whole = source.read_text()
-    source.write_text(
-        whole.replace(
-            "        changed = self.tree.put_back(",
-            "        import os; os.kill(os.getpid(), 9)\n        changed = self.tree.put_back(",
-        )
-    )
+    put_back = "        changed = self.tree.put_back("
+    killed = f"        import os; os.kill(os.getpid(), 9)\n{put_back}"
+    repository.rewrite("phases", (put_back, killed))
     campaign(repository)
     shutil.rmtree(repository.workspace / "new")  # as far as it came
     (repository.workspace / "kept.txt").unlink()
-    source.write_text(whole)
+    repository.rewrite("phases", (killed, put_back))
     ran = resume(repository)
     assert ran.code == 3, "the phase is done again from where it was put back to, and fails again"
     assert state_of(repository.workspace) == before

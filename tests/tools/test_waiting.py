@@ -23,12 +23,10 @@ QUICK = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 def shorter(house: House, module: str, **constants: float) -> None:
     """The house's own copy of a module, with less patience."""
-    path = house.folder / "core/lib" / f"{module}.py"
-    text = path.read_text()
+    (path,) = (house.folder / "core/lib").rglob(f"{module}.py")
     for name, value in constants.items():
-        (line,) = [x for x in text.splitlines() if x.startswith(f"{name} = ")]
-        text = text.replace(line, f"{name} = {value}")
-    path.write_text(text)
+        (line,) = [x for x in path.read_text().splitlines() if x.startswith(f"{name} = ")]
+        house.rewrite(module, (line, f"{name} = {value}"))
 
 
 def first(*refusals: Reply, then: Script) -> Script:

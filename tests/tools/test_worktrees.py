@@ -239,14 +239,11 @@ def test_a_conflict_is_not_forgotten_when_the_next_attempt_is_killed_before_it_b
         x for x in git(trial, "for-each-ref", "--format=%(objectname) %(refname)", "refs/strata").splitlines() if "2/work" in x
     ]
     told(trial)
-    module = trial.folder / "core/lib/worktrees.py"
-    text = module.read_text()
-    assert "        yield tree.open()\n" in text
-    module.write_text(
-        text.replace("        yield tree.open()\n", "        tree.open()\n        os.kill(os.getpid(), 9)\n        yield\n")
-    )
+    opened = "        yield tree.open()\n"
+    killed = "        tree.open()\n        os.kill(os.getpid(), 9)\n        yield\n"
+    trial.rewrite("worktrees", (opened, killed))
     assert run(trial).code == -9
-    module.write_text(text)
+    trial.rewrite("worktrees", (killed, opened))
     done = run(trial)
     assert done.code == 0, done.stderr
     assert ran(trial)[3:] == ["2"], "what conflicted is not finished"
