@@ -22,7 +22,6 @@ from lib import (
     campaigns,
     checkpoints,
     cli,
-    depth,
     explain,
     forecast,
     goals,
@@ -36,7 +35,7 @@ from lib import (
 )
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
-from lib.contract import HOUSE, Json, StrataError, command, usage
+from lib.contract import HOUSE, MINIMUM_STACK, Json, StrataError, command, usage
 from lib.plan import Plan
 
 TOOL = Tool(
@@ -132,7 +131,7 @@ def read_goal(call: Call) -> tuple[Plan, Path, str]:
         usage("the goal is empty", "--goal 'what is wanted, in words'")
     unplanned = Plan(name="goal", description=options.goal, phases=(), goal=options.goal)
     phases.settle(call, unplanned, 4)
-    call.depth.require(depth.MINIMUM_STACK[4])
+    call.depth.require(MINIMUM_STACK[4])
     call.open_session(options.goal, "goal")
     goals.begin(call)
     if not (call.session.folder / resuming.EFFECTIVE).exists():

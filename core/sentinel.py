@@ -15,8 +15,7 @@ from pathlib import Path
 
 from lib import checks, cli, explain, runs
 from lib.cli import Call, Tool
-from lib.contract import Json, usage
-from lib.depth import MINIMUM_STACK
+from lib.contract import MINIMUM_STACK, Json, usage
 from lib.session import Step
 from lib.verification import Terms, Verification
 

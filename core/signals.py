@@ -14,11 +14,9 @@ import argparse
 import os
 from pathlib import Path
 
-from lib import cli, looking, observability, signals
+from lib import cli, looking, names, observability, signals
 from lib.cli import Call, Tool
-from lib.contract import STATUS, ExitCode, Json, StrataError, usage
-from lib.session import SESSION_VARIABLE
-from lib.stages import GRAVEST_FIRST
+from lib.contract import STATUS, ExitCode, Json, StrataError, gravest, usage
 
 TOOL = Tool(
     "signals",
@@ -40,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    where = call.options.session_dir or os.environ.get(SESSION_VARIABLE)
+    where = call.options.session_dir or os.environ.get(names.SESSION)
     if not where:
         usage("which session?", "give --session-dir")
     folder = signals.require_session(where)
@@ -74,7 +72,7 @@ def main(call: Call) -> Json:
 
 def ended(folder: Path, found: list[signals.Signal], listed: list[Json]) -> Json:
     """What the runs that were waited for returned: the gravest of their codes, and what a person is asked, where one is."""
-    code = min((ExitCode(s.exit_code) for s in found), key=GRAVEST_FIRST.index)
+    code = gravest(ExitCode(s.exit_code) for s in found)
     document: Json = {"tool": "signals", "status": STATUS[code], "exit_code": int(code), "signals": listed}
     if code == ExitCode.SUCCESS:
         return document

@@ -20,14 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, cli, config, environment, files, grant, observability, process, redact, sandbox, schemas, session
+from lib import agents, cli, config, environment, files, grant, names, process, redact, sandbox, schemas, session
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
 from lib.drivers.conversation import AGENT_SESSION, Conversation, end_cli, hear, to_answer, watch
 from lib.drivers.replay import replay
 from lib.drivers.stand_in import standing_in
-from lib.ledger import CUT_OFF, PARENT_VARIABLE, Ledger, Reservation
+from lib.ledger import CUT_OFF, Ledger, Reservation
 from lib.parking import Parking
 from lib.snapshot import IGNORED, Hidden, Snapshot
 
@@ -98,7 +98,7 @@ def main(call: Call) -> Json:
     attempt = given_attempt(call) or call.session.new_attempt(step)
     ledger = Ledger(call.session.folder)
     place = call.session.relative(attempt.folder)
-    parent = os.environ.get(PARENT_VARIABLE, "")
+    parent = os.environ.get(names.AGENT, "")
     tell = partial(call.report, "waiting", {"for": "room in the budget: others hold what it needs"})
     again = options.resume_id or ""
     room = ledger.reserve(step, options.name, place, options.max_budget_usd, parent, call.driver, again, tell)
@@ -134,7 +134,7 @@ def main(call: Call) -> Json:
         "depth": call.depth.current + 1,
         "max_depth": call.depth.maximum,
         "confinement": confinement(request),
-        "grant": json.loads(request.env[grant.GRANT_VARIABLE]),
+        "grant": json.loads(request.env[names.GRANT]),
         "trace_id": call.trace_id,
         "session_dir": str(call.session.folder),
         "attempt_dir": str(attempt.folder),
@@ -222,10 +222,10 @@ def make_request(
     large = {"CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": "1000000000"} if len(prompt) > LARGE_PROMPT_BYTES else {}
     env = environment.for_agent(call.child_env(), tuple(options.env))
     env |= {
-        observability.DEPTH_VARIABLE: str(call.depth.current + 1),
-        config.CHECKED_VARIABLE: "",  # what an agent starts is checked from the beginning
-        grant.GRANT_VARIABLE: given.text(),
-        PARENT_VARIABLE: call.session.relative(attempt.folder),
+        names.DEPTH: str(call.depth.current + 1),
+        names.CHECKED: "",  # what an agent starts is checked from the beginning
+        names.GRANT: given.text(),
+        names.AGENT: call.session.relative(attempt.folder),
         # A Bash command that is moved to the background would outlive its answer; a long child tool needs its time.
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "BASH_DEFAULT_TIMEOUT_MS": milliseconds,

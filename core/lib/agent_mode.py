@@ -13,19 +13,19 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
-from lib import depth, files, orchestrator_file, steps
+from lib import depth, files, names, orchestrator_file, steps
 from lib import plan as plan_records
 from lib.calling import ToolResult
-from lib.cli import DRIVER_VARIABLE, AlreadyDone, Call, Tool
-from lib.contract import CORE, ExitCode, Json, StrataError, usage
+from lib.cli import AlreadyDone, Call, Tool
+from lib.contract import CORE, DONE, NEVER_ABSORBED, ExitCode, Json, StrataError, usage
 from lib.finished import Finished
 from lib.manifest import StageResult
 from lib.observability import get_trace_id
 from lib.orchestration import Orchestration, Stage
 from lib.order import Order
 from lib.plan import Phase, Plan
-from lib.session import SESSION_VARIABLE, Session, Step
-from lib.stages import NEVER_ABSORBED, Walk, Words
+from lib.session import Session, Step
+from lib.stages import Walk, Words
 from lib.task import Task
 
 MODES = ("tool", "agent")
@@ -197,7 +197,7 @@ def expand_upper(tool: str, words: list[str]) -> list[str]:
     if len(words) not in (2, 4) or words[0] != "--of" or (words[2:] and words[2] != "--output-format"):
         usage("--of stands alone, in front", "the rest is known")
     folder, _, name = words[1].partition("/")
-    session = Path(os.environ.get(SESSION_VARIABLE) or "/nonexistent")
+    session = Path(os.environ.get(names.SESSION) or "/nonexistent")
     if tool == "coordinator":
         return _coordinator_command(session, folder)
     path = files.inside(session, f"phases/{folder}", "--of") / PHASE_FILE
@@ -235,7 +235,7 @@ def _coordinator_command(session: Path, folder: str) -> list[str]:
 
 
 def _ended_well(path: Path) -> bool:
-    return path.is_file() and files.read_json(path).get("exit_code") in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
+    return path.is_file() and files.read_json(path).get("exit_code") in DONE
 
 
 def _require_order(before: tuple[str, ...], done: set[str], what: str) -> None:
@@ -246,14 +246,14 @@ def _require_order(before: tuple[str, ...], done: set[str], what: str) -> None:
 
 def _call_from(known: Json, layer: int, tool: str, label: str) -> Call:
     """The view of the tool an agent stands for, from what that tool wrote down."""
-    session = os.environ.get(SESSION_VARIABLE)
+    session = os.environ.get(names.SESSION)
     options = argparse.Namespace(**{name: known.get(name) for name in (*KEPT, "checks")}, answer=[], mode="agent")
     options.extra_context = known["extra_context"]
     return Call(
         tool=Tool(tool, layer, "", ""),
         options=options,
         depth=depth.from_environment(layer, None, None),
-        driver=os.environ.get(DRIVER_VARIABLE, "live"),
+        driver=os.environ.get(names.DRIVER, "live"),
         cwd=Path(known["cwd"]),
         label=label,
         trace_id=get_trace_id() or "",
@@ -286,7 +286,7 @@ def expand(tool: str, words: list[str]) -> list[str]:
 
 def _call_of(home: str) -> tuple[Call, Json]:
     """The orchestrator's own view of the session, from what it wrote down."""
-    session = os.environ.get(SESSION_VARIABLE)
+    session = os.environ.get(names.SESSION)
     folder = files.inside(Path(session), home, "--of") if session else None
     if not folder or not (folder / RUN_FILE).is_file():
         raise StrataError("NO_RUN", f"--of {home}: no agent runs an orchestrator there", "start orchestrator.py --mode agent")
@@ -296,7 +296,7 @@ def _call_of(home: str) -> tuple[Call, Json]:
 
 def order_matters(call: Call, orchestration: Orchestration, run: Json, stage: Stage, stands: Json | Missing) -> None:
     """Raises: what was asked for is not what is next. What has been done is not done again."""
-    if isinstance(stands, dict) and stands["exit_code"] not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS):
+    if isinstance(stands, dict) and stands["exit_code"] not in DONE:
         error: Json = stands.get("error") or {}
         raise StrataError("RUN_ENDED", f"nothing more is to be done: {error.get('message', stands['status'])}", "end here")
     names = [s.name for s in orchestration.stages]

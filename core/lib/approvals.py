@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lib import files, outputs, schemas
+from lib import files, names, outputs, schemas
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.history import made
 from lib.plan import Phase, Plan
@@ -100,7 +100,7 @@ def signature() -> Json:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = f"uid {os.getuid()}"  # a user without a name, as in some containers
-    return {"by": os.environ.get("STRATA_USER") or name, "when": now()}
+    return {"by": os.environ.get(names.USER) or name, "when": now()}
 
 
 Decision = tuple[str, str, Any]  # approve or reject, why, and the answer

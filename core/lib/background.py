@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from lib import keeper, process, session
+from lib import keeper, names, session
 from lib.contract import CORE, Json, StrataError, command
 
 STOP_SECONDS = 120.0
@@ -33,7 +33,7 @@ def detach(tool: str, arguments: list[str], folder: Path) -> Json:
     argv = [sys.executable, str(CORE / f"{tool}.py"), *words]
     out, err = folder / "detached.out", folder / "detached.log"
     keeper.stop_being_subreaper()
-    env = {k: v for k, v in os.environ.items() if k not in (keeper.LEASE_VARIABLE, process.LOCK_VARIABLE)}
+    env = {k: v for k, v in os.environ.items() if k not in (names.LEASE, names.LOCK)}
     done = subprocess.run(
         [sys.executable, "-c", _APART, str(out), str(err), *argv], env=env, capture_output=True, text=True, check=True
     )

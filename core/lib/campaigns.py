@@ -26,12 +26,11 @@ from lib import (
 )
 from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, command, usage
-from lib.ending import DONE, Ending
+from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
+from lib.ending import Ending
 from lib.findings import worst
 from lib.plan import Phase, Plan
 from lib.session import Step, now
-from lib.stages import NEVER_ABSORBED
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 
@@ -70,7 +69,7 @@ def unplanned(call: Call, error: StrataError) -> Json:
         raise error
     folder = call.session.folder
     known = error.document()
-    if error.exit_code not in (ExitCode.SUCCESS, ExitCode.FAILURE):
+    if error.exit_code != ExitCode.FAILURE:
         known |= {"hint": f"{command('campaign')} --resume {shlex.quote(str(folder))}"}
     manifest: Json = {
         "campaign": "goal",
@@ -260,7 +259,7 @@ class Campaign:
         reply = self.coordinate(phase)
         if reply.exit_code in DONE:
             return self.settle(phase, self.ask(phase, "after") or reply)
-        stopped = reply.exit_code in phases.UNFINISHED or (reply.error or {}).get("code") == "BUDGET_EXCEEDED"
+        stopped = reply.exit_code in UNFINISHED or (reply.error or {}).get("code") == "BUDGET_EXCEEDED"
         if phase.rollback and not stopped:
             back = self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
             if back.exit_code != ExitCode.SUCCESS:  # a promise that was not kept is said where the failure is

@@ -7,7 +7,7 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lib import files, observability
+from lib import files, names
 from lib.cli import Call
 from lib.contract import Json, StrataError
 from lib.session import now
@@ -28,7 +28,7 @@ def write(call: Call, home: Path, what: str, completed: list[Json], pending: lis
         f"pending_{what}": pending,
         "depth_used": call.depth.current,
         "depth_max": call.depth.maximum,
-        "environment": {observability.DEPTH_VARIABLE: str(call.depth.current)},
+        "environment": {names.DEPTH: str(call.depth.current)},
     }
     files.write_json(path, document)
     return path

@@ -17,16 +17,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lib import calling, files, grant, keeper, ledger, live, nursery, observability, page, printing, process, resuming, signals
+from lib import (
+    calling,
+    files,
+    grant,
+    keeper,
+    ledger,
+    live,
+    names,
+    nursery,
+    observability,
+    page,
+    printing,
+    process,
+    resuming,
+    signals,
+)
 from lib import depth as depths
-from lib.config import CHECKED_VARIABLE
-from lib.contract import HOUSE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.contract import HOUSE, LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.redact import redact
-from lib.session import SESSION_VARIABLE, Session, open_session
+from lib.session import Session, open_session
 
 DRIVERS = ("live", "replay", "record")
-DRIVER_VARIABLE = "AGENTIC_DRIVER"
-LAYER_NAMES = {0: "spawn", 1: "exec", 2: "orch", 3: "coord", 4: "campaign"}
 
 
 class AlreadyDone(Exception):  # noqa: N818 - good news
@@ -79,7 +91,7 @@ class Call:
 
     def open_session(self, topic: str, label: str) -> Session:
         """From here on everything this tool does is on disk, and its end is signalled under `label`."""
-        inherited = os.environ.get(SESSION_VARIABLE)
+        inherited = os.environ.get(names.SESSION)
         asked = self.options.session_dir
         if self.grant and inherited and asked and Path(asked).resolve() != Path(inherited).resolve():
             raise StrataError("WIDENING_REFUSED", "an agent cannot start work in another session", "leave out --session-dir")
@@ -89,7 +101,7 @@ class Call:
             ledger.Ledger(self._session.folder).close_open()
         self.label = label
         self.trace_id = observability.propagate_trace_id(self._session.folder)
-        os.environ[SESSION_VARIABLE] = str(self._session.folder)
+        os.environ[names.SESSION] = str(self._session.folder)
         if self._session.outermost and self.tool.layer in (2, 3) and not self.grant:
             resuming.keep(self._session.folder, self.tool.name, self.driver, sys.argv[1:])
         signals.clear(self._session.folder, LAYER_NAMES[self.tool.layer], label)  # an old run's word is not this one's
@@ -128,10 +140,10 @@ class Call:
 
     def child_env(self, **changes: str) -> dict[str, str]:
         env = observability.build_child_env_with_trace(self.depth.current, self.trace_id)
-        env[depths.MAX_DEPTH_VARIABLE] = str(self.depth.maximum)
-        env[DRIVER_VARIABLE] = self.driver
-        env[SESSION_VARIABLE] = str(self.session.folder)
-        env[CHECKED_VARIABLE] = "1"
+        env[names.MAX_DEPTH] = str(self.depth.maximum)
+        env[names.DRIVER] = self.driver
+        env[names.SESSION] = str(self.session.folder)
+        env[names.CHECKED] = "1"
         return env | changes
 
     def call(
@@ -269,9 +281,9 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser) -> Call:
         grant.check(current_grant, folders=(cwd,))
     if current_grant and not keeper.leased and "--of" not in sys.argv and "Bash" not in current_grant.tools:
         _check_files(current_grant, options)
-    inherited = os.environ.get(DRIVER_VARIABLE)
+    inherited = os.environ.get(names.DRIVER)
     if inherited is not None and inherited not in DRIVERS:
-        raise StrataError("BAD_ENVIRONMENT", f"{DRIVER_VARIABLE} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
+        raise StrataError("BAD_ENVIRONMENT", f"{names.DRIVER} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
     if current_grant and inherited and options.driver and options.driver != inherited:
         raise StrataError("WIDENING_REFUSED", f"an agent run with {inherited} asked for {options.driver}", "leave out --driver")
     return Call(
@@ -362,9 +374,7 @@ def _unexpected(error: Exception, call: Call | None) -> StrataError:
 
 def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
     """The signal and the last live-report line of this tool, on success and on failure alike."""
-    asking = (ExitCode.NEEDS_REFINEMENT, ExitCode.NEEDS_ESCALATION, ExitCode.HUMAN_INPUT)
-    done = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)  # of a part, the manifest tells how much
-    status = "success" if code in done else ("needs-refinement" if code in asking else "fail")
+    status = MEANING[code].signal
     error = document.get("error")
     try:
         if call.session.outermost and code != ExitCode.INTERRUPTED:

@@ -10,13 +10,10 @@ from typing import Any, cast
 
 import yaml
 
-from lib import schemas
+from lib import names, schemas
 from lib.contract import HOUSE, Json, StrataError, nearest
 
 CONFIG = HOUSE / "config"
-# Set for the children of a tool, never for an agent: an ancestor has held the configuration against its schemas, and
-# doing so again in every process would cost each a quarter of a second.
-CHECKED_VARIABLE = "AGENTIC_CHECKED"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[reportGeneralTypeIssues,reportUntypedBaseClass]
@@ -134,7 +131,7 @@ class Document:
         return ConfigError(self.file, self.line(path), message, hint)
 
     def check(self, schema_name: str) -> Json:
-        if os.environ.get(CHECKED_VARIABLE):
+        if os.environ.get(names.CHECKED):  # an ancestor has: once more in every process would cost each a quarter of a second
             return cast(Json, self.data)
         for path, message in schemas.problems(self.data, schemas.read(schema_name)):
             raise self.error(path, f"{schemas.pointer(path)}: {message}", f"the format is in config/schemas/{schema_name}.json")

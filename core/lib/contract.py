@@ -1,4 +1,4 @@
-"""The words every tool agrees on: exit codes, statuses, and the one exception that carries them."""
+"""The words every tool agrees on: exit codes and what each means to each layer, and the one exception that carries them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import math
 import shlex
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,17 +29,63 @@ class ExitCode(IntEnum):
     TIMEOUT = 21
 
 
-STATUS: dict[int, str] = {
-    ExitCode.SUCCESS: "success",
-    ExitCode.FAILURE: "failure",
-    ExitCode.DEPTH_EXCEEDED: "depth-exceeded",
-    ExitCode.HUMAN_INPUT: "human-input",
-    ExitCode.NEEDS_REFINEMENT: "needs-refinement",
-    ExitCode.NEEDS_ESCALATION: "needs-escalation",
-    ExitCode.PARTIAL_SUCCESS: "partial",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.TIMEOUT: "timeout",
+@dataclass(frozen=True)
+class Meaning:
+    """What an exit code means to whoever hears it."""
+
+    status: str
+    stage: str  # what layer 2 does about it: absorb, retry, once (one more try), raise
+    phase: str  # layer 3: absorb, again (what failed is run once more), answer, raise
+    campaign: str  # layer 4: absorb, answer, ask (a person), escalate, raise
+    signal: str = "fail"  # what the tool leaves behind: success, fail or needs-refinement
+    mark: str = "✗"
+    done: bool = False  # there is a result, whole or in part
+    absorbed: bool = True  # an optional stage or a policy for failed items may go on in spite of it
+    unfinished: bool = False  # it resumes where it is: nothing is to be undone
+
+
+# The whole policy, the gravest first. What is not absorbed is about the run and not about the work: no try at it counts either.
+MEANING: dict[ExitCode, Meaning] = {
+    ExitCode.INTERRUPTED: Meaning("interrupted", "raise", "raise", "raise", absorbed=False, unfinished=True),
+    ExitCode.DEPTH_EXCEEDED: Meaning("depth-exceeded", "raise", "raise", "raise", absorbed=False),
+    ExitCode.HUMAN_INPUT: Meaning(
+        "human-input", "raise", "raise", "ask", signal="needs-refinement", mark="?", absorbed=False, unfinished=True
+    ),
+    ExitCode.NEEDS_ESCALATION: Meaning(
+        "needs-escalation", "raise", "raise", "escalate", signal="needs-refinement", absorbed=False
+    ),
+    ExitCode.NEEDS_REFINEMENT: Meaning("needs-refinement", "raise", "answer", "answer", signal="needs-refinement"),
+    ExitCode.TIMEOUT: Meaning("timeout", "once", "raise", "escalate"),
+    ExitCode.FAILURE: Meaning("failure", "retry", "again", "escalate"),
+    ExitCode.PARTIAL_SUCCESS: Meaning("partial", "absorb", "again", "absorb", signal="success", mark="≈", done=True),
+    ExitCode.SUCCESS: Meaning("success", "absorb", "absorb", "absorb", signal="success", mark="✓", done=True),
 }
+STATUS: dict[int, str] = {code: meaning.status for code, meaning in MEANING.items()}
+GRAVEST_FIRST = tuple(MEANING)
+DONE = tuple(c for c, m in MEANING.items() if m.done)
+NEVER_ABSORBED = tuple(c for c, m in MEANING.items() if not m.absorbed)
+ALWAYS_RAISED = tuple(c for c, m in MEANING.items() if m.campaign == "raise")
+UNFINISHED = tuple(c for c, m in MEANING.items() if m.unfinished)
+REPEATED = tuple(c for c, m in MEANING.items() if m.stage in ("retry", "once"))
+RUN_AGAIN = tuple(c for c, m in MEANING.items() if m.phase == "again")
+ASKS_PARENT = tuple(c for c, m in MEANING.items() if m.signal == "needs-refinement" and not m.unfinished)
+
+# Error codes of what more of the same cannot fix: repeating it would only spend.
+HOPELESS = frozenset(
+    {
+        *("LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "PROMPT_TOO_LONG", "CLI_MISSING"),
+        *("UNKNOWN_AGENT_TOOL", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "BAD_CONFIG"),
+        *("FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "LAYER_VIOLATION", "UNSAFE_PATH"),
+        *("CORRUPT_STATE", "USAGE", "CANNOT_LEAVE_OUTPUT", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
+    }
+)
+
+LAYER_NAMES = {0: "spawn", 1: "exec", 2: "orch", 3: "coord", 4: "campaign"}
+MINIMUM_STACK = {2: 2, 3: 2, 4: 3}  # the depth a whole stack needs in tool mode, by the layer it starts at
+
+
+def gravest(codes: Iterable[ExitCode]) -> ExitCode:
+    return min(codes, key=GRAVEST_FIRST.index)
 
 
 class StrataError(Exception):

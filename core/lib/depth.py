@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from lib import names
 from lib.contract import ExitCode, StrataError
-from lib.observability import DEPTH_VARIABLE
 
-MAX_DEPTH_VARIABLE = "AGENTIC_MAX_DEPTH"
 DEFAULT_MAX_DEPTH = {0: 2, 1: 2, 2: 3, 3: 3, 4: 3}  # the seed's recommendations for tool mode, per layer
-MINIMUM_STACK = {2: 2, 3: 2, 4: 3}  # what a whole stack needs in tool mode, per layer it starts at
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class Depth:
 
 def from_environment(layer: int, current_argument: int | None, maximum_argument: int | None) -> Depth:
     """The larger of both depths and the smaller of both limits."""
-    current = max(_variable(DEPTH_VARIABLE, 0) or 0, current_argument or 0)
-    inherited = _variable(MAX_DEPTH_VARIABLE, 1)
+    current = max(_variable(names.DEPTH, 0) or 0, current_argument or 0)
+    inherited = _variable(names.MAX_DEPTH, 1)
     asked = maximum_argument if maximum_argument is not None else (inherited or DEFAULT_MAX_DEPTH[layer])
     return Depth(current, min(asked, inherited) if inherited is not None else asked)
 

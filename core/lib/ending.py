@@ -7,12 +7,9 @@ from pathlib import Path
 
 from lib import files, ledger, people
 from lib.calling import ToolResult
-from lib.contract import ExitCode, Json
+from lib.contract import DONE, NEVER_ABSORBED, ExitCode, Json
 from lib.plan import Plan
 from lib.session import every_outcome
-from lib.stages import NEVER_ABSORBED
-
-DONE = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from lib import names
 from lib.redact import credential_name
 
-LOGIN_VARIABLE = "AGENTIC_LOGIN"
 LOGIN_FILE = "login.json"
 _OURS = (
     r"AGENTIC_.*|ANTHROPIC_.*|CLAUDE.*|API_TIMEOUT_MS|BASH_(DEFAULT|MAX)_.*|MAX_.*_TOKENS|DISABLE_.*|MCP_.*|OTEL_.*|TRACEPARENT"
@@ -47,7 +47,7 @@ def for_command(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str
     return {
         name: value
         for name, value in env.items()
-        if name in named or not (credential_name(name) or _LOGIN.match(name) or name in (LOGIN_VARIABLE, "AGENTIC_GRANT"))
+        if name in named or not (credential_name(name) or _LOGIN.match(name) or name in (names.LOGIN, names.GRANT))
     }
 
 
@@ -68,12 +68,12 @@ def hide_login(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
     before = env.get("CLAUDE_ENV_FILE")
     lines = [f". {shlex.quote(before)}"] if before else []
     script.write_text("\n".join([*lines, f"unset {' '.join(sorted(login))}", ""]), encoding="utf-8")
-    return {LOGIN_VARIABLE: str(kept), "CLAUDE_ENV_FILE": str(script)}
+    return {names.LOGIN: str(kept), "CLAUDE_ENV_FILE": str(script)}
 
 
 def find_login() -> None:
     """Takes up the login of the session this tool was started in, where it has none of its own."""
-    path = os.environ.pop(LOGIN_VARIABLE, "")
+    path = os.environ.pop(names.LOGIN, "")
     try:
         login: dict[str, str] = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, cli, files, grant, healing, ledger, sandbox, schemas, scope, verdicts, verify
+from lib import agents, checks, cli, files, grant, healing, ledger, names, sandbox, schemas, scope, verdicts, verify
 from lib.agents import Agent
 from lib.calling import ToolResult
 from lib.cli import Call
@@ -202,7 +202,7 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
     folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
     given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)
-    env = call.child_env(**({grant.GRANT_VARIABLE: given.text()} if call.grant else {}))
+    env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))
     for glob in (*task.scope, *agent.scope):
         flags += ["--open", glob]
     flags += ["--out-dir", str(out), "--write-dir", str(out)]

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from lib import names
 from lib.contract import Json, StrataError
 
-GRANT_VARIABLE = "AGENTIC_GRANT"
 # From the narrowest to the widest. `plan` and `default` cannot act unattended; `dontAsk` acts only as allowed.
 PERMISSION_MODES = ("plan", "default", "dontAsk", "acceptEdits", "auto", "bypassPermissions")
 
@@ -28,7 +28,7 @@ class Grant:
 
 
 def inherited() -> Grant | None:
-    text = os.environ.get(GRANT_VARIABLE)
+    text = os.environ.get(names.GRANT)
     if not text:
         return None
     try:
@@ -41,7 +41,7 @@ def inherited() -> Grant | None:
             bool(fields.get("inherit_settings")),
         )
     except (ValueError, KeyError, TypeError):
-        raise StrataError("BAD_ENVIRONMENT", f"{GRANT_VARIABLE} is not a grant", "unset it") from None
+        raise StrataError("BAD_ENVIRONMENT", f"{names.GRANT} is not a grant", "unset it") from None
 
 
 def tool_name(rule: str) -> str:

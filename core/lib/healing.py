@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lib import files, refinements
 from lib.cli import Call
-from lib.contract import ExitCode, Json
+from lib.contract import HOPELESS, REPEATED, ExitCode, Json
 from lib.drivers.conversation import AGENT_SESSION
 from lib.session import Attempt, Step
 from lib.task import Task
@@ -16,22 +16,13 @@ from lib.work import Try, Work
 
 SELF_HEAL_MAX = 2
 CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that a fresh start reads less
-# What more of the same cannot mend: repeating it would only spend.
-HOPELESS = frozenset(
-    {
-        *("LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "PROMPT_TOO_LONG", "CLI_MISSING"),
-        *("UNKNOWN_AGENT_TOOL", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "BAD_CONFIG"),
-        *("FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "LAYER_VIOLATION", "UNSAFE_PATH"),
-        *("CORRUPT_STATE", "USAGE", "CANNOT_LEAVE_OUTPUT", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
-    }
-)
 # The work was done and only its shape is wrong: a small model can mend that.
 REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
 
 
 def can_heal(call: Call, work: Work, tries: int) -> bool:
     """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
-    if not call.options.self_heal or work.exit_code not in (ExitCode.FAILURE, ExitCode.TIMEOUT):
+    if not call.options.self_heal or work.exit_code not in REPEATED:
         return False
     if tries > SELF_HEAL_MAX or work.code in HOPELESS:
         return False

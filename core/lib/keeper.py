@@ -1,4 +1,4 @@
-"""Keeps processes from outliving the one that started them. Standard library only.
+"""Keeps processes from outliving the one that started them. Standard library only, and the names of the variables.
 
 As a module: what every tool uses to end all that runs below it. As a program, `python keeper.py [--parent PID] --
 COMMAND ARGS`, it stands between a tool and a foreign command (a check, the agent CLI): it adopts whatever the command
@@ -17,7 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-LEASE_VARIABLE = "AGENTIC_LEASE_FD"
+if __name__ == "__main__":
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # core: a script finds only what is beside it
+from lib import names
+
 GRACE_SECONDS = 4.0  # the agent CLI needs about a second to stop its own Bash children; every layer above waits longer
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -143,7 +146,7 @@ leased = False  # whether a tool started this one: a person and an agent give no
 def watch_lease(on_end: Callable[[], None]) -> None:
     """Calls `on_end` from a thread when the parent that gave us a lease is gone (the pipe reads end of file)."""
     global leased
-    text = os.environ.pop(LEASE_VARIABLE, "")
+    text = os.environ.pop(names.LEASE, "")
     leased = text.isascii() and text.isdigit() and len(text) < 7
     if not leased:
         return
@@ -195,7 +198,7 @@ def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
 def keep(command: list[str], parent: int) -> int:
     """Runs `command`, passes signals on to it, and leaves nothing of it behind."""
     become_subreaper()
-    os.environ.pop("AGENTIC_LOCK_FD", None)  # the session's lock ends with us; the command has no part in it
+    os.environ.pop(names.LOCK, None)  # the session's lock ends with us; the command has no part in it
     child: subprocess.Popen[bytes] | None = None
     stopping = False
 

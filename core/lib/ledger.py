@@ -33,7 +33,6 @@ LEAST_CAP_USD = 0.01
 WARN_AT = 0.8
 MAX_CHILDREN = 64  # agents one agent may start through its shell
 MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
-PARENT_VARIABLE = "AGENTIC_AGENT"  # the attempt of the agent this process was started by
 LATER = -1.0  # instead of a cap: others hold what is needed, and will give it back
 WHOLE = ""  # the scope of the campaign, beside those of its phases
 RAISED = "raised"  # what a person gave on the command line, which outlives a change of the plan

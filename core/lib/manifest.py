@@ -69,7 +69,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
     not_run = {"status": "not-run", "exit_code": None, "artifact": None}
     listed = [results[s].document() if s in results else {"name": s, **not_run} for s in stages]
     waiting = [r for r in results.values() if r.exit_code == ExitCode.HUMAN_INPUT]  # not a failure
-    failed = [r for r in results.values() if r.exit_code not in (ExitCode.SUCCESS, ExitCode.HUMAN_INPUT)]
+    failed = [r for r in results.values() if r.exit_code != ExitCode.SUCCESS and r not in waiting]
     code = stopped_by.exit_code if stopped_by else (ExitCode.PARTIAL_SUCCESS if failed else ExitCode.SUCCESS)
     warnings = [warning for s in stages if s in results for warning in results[s].warnings]
     manifest: Json = {

@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from lib import calling, files, live, printing, process, report, signals
+from lib import calling, files, live, names, printing, process, report, signals
 from lib.contract import ExitCode, Json, StrataError
 from lib.redact import redact
 from lib.session import now
 
-TRACE_VARIABLE = "AGENTIC_TRACE_ID"
-DEPTH_VARIABLE = "AGENTIC_SPAWN_DEPTH"
 HEARTBEAT_SECONDS = 30.0
 _stderr_lock = threading.Lock()
 
@@ -54,9 +52,9 @@ def signal_completion(
 
 def get_trace_id() -> str | None:
     """P3. The trace this process belongs to, if it was started in one."""
-    value = os.environ.get(TRACE_VARIABLE)
+    value = os.environ.get(names.TRACE)
     if value is not None and not re.fullmatch(r"[0-9a-f]{16}", value):
-        raise StrataError("BAD_ENVIRONMENT", f"{TRACE_VARIABLE} must be 16 hex digits, not {value!r}", "unset it")
+        raise StrataError("BAD_ENVIRONMENT", f"{names.TRACE} must be 16 hex digits, not {value!r}", "unset it")
     return value
 
 
@@ -67,13 +65,13 @@ def propagate_trace_id(session_dir: Path | str | None = None) -> str:
     if stored and trace and not re.fullmatch(r"[0-9a-f]{16}", trace):
         raise files.corrupt(stored, f"{stored} holds no trace id: 16 hex digits")
     trace = trace or get_trace_id() or secrets.token_hex(8)
-    os.environ[TRACE_VARIABLE] = trace
+    os.environ[names.TRACE] = trace
     return trace
 
 
 def build_child_env_with_trace(current_depth: int, trace_id: str | None = None) -> dict[str, str]:
     """P3. This process's environment with the trace and the depth a child must see."""
-    return {**os.environ, DEPTH_VARIABLE: str(current_depth), TRACE_VARIABLE: trace_id or propagate_trace_id()}
+    return {**os.environ, names.DEPTH: str(current_depth), names.TRACE: trace_id or propagate_trace_id()}
 
 
 class Timer:
@@ -105,9 +103,9 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
     event: Json = {
         "event": "progress",
         "timestamp": now(),
-        "trace_id": os.environ.get(TRACE_VARIABLE, ""),
+        "trace_id": os.environ.get(names.TRACE, ""),
         "layer": layer,
-        "depth": int(os.environ.get(DEPTH_VARIABLE, "0") or 0),
+        "depth": int(os.environ.get(names.DEPTH, "0") or 0),
         "stage": stage,
         "status": status,
     }

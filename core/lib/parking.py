@@ -6,8 +6,8 @@ import time
 from datetime import UTC, datetime
 
 from lib import process, signals
-from lib.cli import LAYER_NAMES, Call
-from lib.contract import Interrupted, Json
+from lib.cli import Call
+from lib.contract import LAYER_NAMES, Interrupted, Json
 from lib.drivers import Answer
 
 DEFAULT_MAX_WAIT = 6 * 3600.0  # a five-hour limit, and a little

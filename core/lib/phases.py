@@ -25,14 +25,25 @@ from lib import (
 from lib.approvals import Approvals
 from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import CORE, STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.contract import (
+    ASKS_PARENT,
+    CORE,
+    DONE,
+    NEVER_ABSORBED,
+    RUN_AGAIN,
+    STATUS,
+    UNFINISHED,
+    ExitCode,
+    Interrupted,
+    Json,
+    StrataError,
+    gravest,
+    usage,
+)
 from lib.plan import Phase, Plan, Run
 from lib.session import Step, every_outcome, now
-from lib.stages import GRAVEST_FIRST, NEVER_ABSORBED
 
 FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
-GOOD = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
-UNFINISHED = (ExitCode.INTERRUPTED, ExitCode.HUMAN_INPUT)  # it goes on from where it is: nothing is to be undone
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +104,7 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
     coordinator.begin()
     code, grade = coordinator.within_its_time()
     unfinished = code in UNFINISHED or coordinator.out_of_budget()
-    if code not in GOOD and not unfinished and not call.options.keep_failed:
+    if code not in DONE and not unfinished and not call.options.keep_failed:
         coordinator.roll_back()
     if unfinished:
         coordinator.pause()
@@ -130,10 +141,7 @@ def _blocked(name: str, cause: str) -> ToolResult:
 
 
 def _together(codes: list[ExitCode]) -> ExitCode:
-    bad = [c for c in codes if c not in (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)]
-    if bad:
-        return min(bad, key=GRAVEST_FIRST.index)
-    return ExitCode.PARTIAL_SUCCESS if ExitCode.PARTIAL_SUCCESS in codes else ExitCode.SUCCESS
+    return gravest(codes) if codes else ExitCode.SUCCESS
 
 
 class Coordinator:
@@ -172,7 +180,7 @@ class Coordinator:
     def whole(self) -> tuple[ExitCode, str]:
         results = self.by_agent() if self.call.options.mode == "agent" else self.by_dependency()
         code = _together([r.exit_code for r in results.values()])
-        if code not in GOOD:
+        if code not in DONE:
             return code, ""
         verified, grade = self.verify()
         return verified if verified != ExitCode.SUCCESS else code, grade
@@ -182,7 +190,7 @@ class Coordinator:
             {r.name: r.depends_on for r in self.phase.runs},
             self.phase.cap,
             lambda name: self.orchestrate(next(r for r in self.phase.runs if r.name == name)),
-            succeeded=lambda r: r.exit_code in GOOD,
+            succeeded=lambda r: r.exit_code in DONE,
             blocked=_blocked,
             go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
         )
@@ -210,9 +218,9 @@ class Coordinator:
         path = self.folder / run.name / "manifest.json"
         known = files.read_json(path) if path.exists() else {}
         left = explain.unfinished(self.call, self.plan, self.phase, run)
-        if known.get("exit_code") in GOOD and not left:
+        if known.get("exit_code") in DONE and not left:
             return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
-        if known.get("exit_code") and known["exit_code"] not in GOOD:
+        if known.get("exit_code") and known["exit_code"] not in DONE:
             return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
         return agent_mode.not_done(reply, "RUN_NOT_DONE", f"the run {run.name}", left)
 
@@ -253,7 +261,7 @@ class Coordinator:
         known = files.read_json(path) if path.exists() else {"done": 0, "begun": 0}
         if not known["begun"]:
             reply = self._call(run, [])
-            failed = reply.exit_code in (ExitCode.FAILURE, ExitCode.PARTIAL_SUCCESS)
+            failed = reply.exit_code in RUN_AGAIN
             failed = failed and (reply.error or {}).get("code") != "CORRUPT_STATE"  # a person is to see that first
             if failed and self._news(run, known["done"]):
                 known["begun"] = self.call.session.next_number()
@@ -274,9 +282,8 @@ class Coordinator:
 
     def checkpoint(self, grade: str) -> None:
         ended = {name: reply.exit_code for name, reply in self.replies.items()}
-        good = (ExitCode.SUCCESS, ExitCode.PARTIAL_SUCCESS)
-        completed = [{"name": n, "exit_code": int(c), "sentinel_grade": grade} for n, c in ended.items() if c in good]
-        pending = [r.name for r in self.phase.runs if ended.get(r.name) not in good]
+        completed = [{"name": n, "exit_code": int(c), "sentinel_grade": grade} for n, c in ended.items() if c in DONE]
+        pending = [r.name for r in self.phase.runs if ended.get(r.name) not in DONE]
         checkpoints.write(self.call, self.folder, "runs", completed, pending)
 
     def _call(self, run: Run, extra: list[str]) -> ToolResult:
@@ -351,7 +358,7 @@ class Coordinator:
         if before.get("rolling_back"):  # it was cut short: what was begun is finished first
             self._finish_roll_back(before)
             before = files.read_json(path)
-        ended_well = report.exists() and files.read_json(report).get("exit_code") in (0, 12)
+        ended_well = report.exists() and files.read_json(report).get("exit_code") in DONE
         if before and not before.get("rolled_back") and not ended_well and not self._touched_while_waiting(before):
             return  # resumed: what there is now is already this phase's work
         commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
@@ -464,7 +471,7 @@ class Coordinator:
             document["unverified"] = self.phase.unverified
         if code not in (None, ExitCode.SUCCESS):
             problem: Json = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
-            asks = code in (ExitCode.NEEDS_REFINEMENT, ExitCode.NEEDS_ESCALATION) and problem.get("code") != "BUDGET_EXCEEDED"
+            asks = code in ASKS_PARENT and problem.get("code") != "BUDGET_EXCEEDED"
             context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
             document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
         question = next((r.document["waiting"] for r in self.replies.values() if r.document.get("waiting")), None)

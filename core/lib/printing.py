@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from lib.contract import Json
+from lib.contract import MEANING, ExitCode, Json
 from lib.redact import redact
 
 SHOWN = (
@@ -70,7 +70,8 @@ def readable(said: Json) -> str:
         lines.append(f"{known['session']}: {known['status']}" + (f", {known['grade']}" if known.get("grade") else ""))
     for phase in said.get("phases", []):
         grade = phase.get("sentinel_grade")
-        mark = {0: "✓", None: "·", 3: "?", 12: "≈"}.get(phase.get("exit_code"), "✗")
+        code = phase.get("exit_code")
+        mark = "·" if code is None else MEANING[ExitCode(code)].mark
         lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
         for run in phase.get("runs", []):
             lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]

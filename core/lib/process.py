@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from lib import keeper, nursery
+from lib import keeper, names, nursery
 from lib.contract import CORE, Interrupted
 
 STDOUT_LIMIT = 64 * 1024 * 1024  # one document; a child that prints more has lost its mind
@@ -74,7 +74,7 @@ def run(
     if stopping.is_set():
         raise Interrupted()
     lease_read, lease_write = os.pipe()
-    inherit = {keeper.LEASE_VARIABLE: lease_read} | ({LOCK_VARIABLE: session_lock} if session_lock is not None else {})
+    inherit = {names.LEASE: lease_read} | ({names.LOCK: session_lock} if session_lock is not None else {})
     child: Child
     try:
         child = _fork(argv, cwd, env, inherit, stdin is not None) or _start(
@@ -128,13 +128,10 @@ def _start(
     return child
 
 
-LOCK_VARIABLE = "AGENTIC_LOCK_FD"
-
-
 def inherit_lock() -> None:
     """Keeps the lock a parent handed down, and hands it on. A variable without its descriptor means nothing."""
     global session_lock
-    text = os.environ.pop(LOCK_VARIABLE, "")
+    text = os.environ.pop(names.LOCK, "")
     if text.isascii() and text.isdigit() and len(text) < 7:
         try:
             os.fstat(int(text))

@@ -8,7 +8,7 @@ from pathlib import Path
 from lib import files, verdicts
 from lib.calling import ToolResult
 from lib.cli import Call
-from lib.contract import ExitCode, Json
+from lib.contract import ALWAYS_RAISED, ExitCode, Json
 from lib.session import Step
 
 EVALUATOR = "refinement-evaluator"
@@ -42,7 +42,7 @@ def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
     asked = path.with_suffix(".request.md")
     files.write_atomic(asked, summary)
     judged = call.call("agent.py", ["--input", f"request={asked}", "--step", str(step), EVALUATOR], judgement=True)
-    if judged.exit_code in (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED):
+    if judged.exit_code in ALWAYS_RAISED:
         return Answer(stopped=judged)
     listed: list[Json] = judged.document.get("outputs") or []
     found = next((o for o in listed if o.get("output") == "resolution"), None)

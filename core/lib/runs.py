@@ -8,8 +8,7 @@ from typing import Any
 
 from lib import again, agent_mode, agents, checks, cli, explain, files
 from lib.cli import Call
-from lib.contract import Json, StrataError, nearest, usage
-from lib.depth import MINIMUM_STACK
+from lib.contract import MINIMUM_STACK, Json, StrataError, nearest, usage
 from lib.orchestration import Orchestration
 from lib.orders import read_params
 from lib.session import Step

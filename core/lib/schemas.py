@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from lib import names
 from lib.contract import HOUSE, Json, StrataError, nearest
 
 FOLDER = HOUSE / "config" / "schemas"
@@ -18,7 +19,7 @@ FOLDER = HOUSE / "config" / "schemas"
 def load(name: str) -> Json:
     """A schema somebody named, checked: by its name under config/schemas, or by the path of a file."""
     schema = read(name)
-    return schema if os.environ.get("AGENTIC_CHECKED") else check_schema(schema, name)
+    return schema if os.environ.get(names.CHECKED) else check_schema(schema, name)
 
 
 def read(name: str) -> Json:

@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from lib import files, process
+from lib import files, names, process
 from lib.contract import HOUSE, STATUS, ExitCode, Json, StrataError, usage
 
-SESSION_VARIABLE = "AGENTIC_SESSION_DIR"
 LOCK_NAME = ".lock"
 ENDING_SECONDS = 20.0  # what is below a killed tool has ended by then
 MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
@@ -263,14 +262,14 @@ def every_writer(session: Path, phase: str = "") -> list[Json]:
 
 def open_session(session_dir: str | None, session_base: str | None, topic: str, trace_id: str) -> Session:
     """The session this process works in: the one named, the one it was started in, or a new one."""
-    inherited = os.environ.get(SESSION_VARIABLE)
+    inherited = os.environ.get(names.SESSION)
     if session_dir:
         folder = Path(session_dir).resolve()  # the agent CLI compares real paths
         _make(folder)
     elif inherited:
         folder = Path(inherited)
         if not folder.is_dir():
-            raise StrataError("NO_SESSION", f"{SESSION_VARIABLE} names {inherited}, which is not a folder")
+            raise StrataError("NO_SESSION", f"{names.SESSION} names {inherited}, which is not a folder")
     else:
         base = Path(session_base).resolve() if session_base else HOUSE / "sessions"
         folder = new_folder(base, topic)

@@ -15,7 +15,7 @@ from typing import Any, cast
 from lib import again, exhaustion, fanout, files, manifest, worktrees
 from lib.answers import Answers
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
+from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.finished import Finished
 from lib.manifest import StageResult
 from lib.observability import Timer
@@ -25,13 +25,6 @@ from lib.orders import Orders
 from lib.redact import redact
 from lib.session import Step
 from lib.steps import StepResult, keep_word, last_word, perform, skipped, told
-
-# Neither an optional stage nor a policy for failed items makes these go away; the gravest first.
-NEVER_ABSORBED = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
-GRAVEST_FIRST = (
-    *(*NEVER_ABSORBED, ExitCode.NEEDS_REFINEMENT, ExitCode.TIMEOUT, ExitCode.FAILURE),
-    *(ExitCode.PARTIAL_SUCCESS, ExitCode.SUCCESS),
-)
 
 
 class Walk:
@@ -256,7 +249,7 @@ class Walk:
 
     def route(self, stage: Stage, result: StageResult) -> tuple[StageResult, str]:
         """The result, marked `open` where the run goes on in spite of it, and the stage a loop goes back to, if one does."""
-        if result.exit_code in (ExitCode.SUCCESS, *NEVER_ABSORBED):
+        if result.exit_code == ExitCode.SUCCESS or result.exit_code in NEVER_ABSORBED:
             return result, ""
         loop = self.loop_for(stage, result)
         if loop:

@@ -9,16 +9,13 @@ from typing import Any, cast
 
 from lib import calling, files, observability, process, signals
 from lib.cli import Call
-from lib.contract import STATUS, ExitCode, Interrupted, Json
+from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, STATUS, ExitCode, Interrupted, Json
 from lib.finished import Finished
-from lib.healing import HOPELESS
 from lib.history import made
 from lib.orchestration import Stage
 from lib.order import Order, consumed
 from lib.session import Attempt, now
 
-# How an attempt ends that was not let work: no depth, no money, a person is asked, a stop. It is no try at the work.
-NO_TRY = (ExitCode.INTERRUPTED, ExitCode.DEPTH_EXCEEDED, ExitCode.HUMAN_INPUT, ExitCode.NEEDS_ESCALATION)
 LONG_WORD = 16 * 1024  # bytes; Linux takes 128 KiB in one argument, and a person reads none of that
 
 
@@ -79,7 +76,7 @@ def used_up(stage: Stage, tries: list[Json], finished: Finished, rerun: int) -> 
     if finished.told and all(t.get("told") != finished.told for t in tries):
         return False
     timeouts = sum(t.get("exit_code") == ExitCode.TIMEOUT for t in tries)
-    repeatable = tries[-1]["exit_code"] in (ExitCode.FAILURE, ExitCode.TIMEOUT) and timeouts < 2
+    repeatable = tries[-1]["exit_code"] in REPEATED and timeouts < 2
     if not repeatable or error.get("code") in HOPELESS:
         return True
     once_more = all(t.get("kind") != "rerun" and t.get("number", 0) < rerun for t in tries)
@@ -94,7 +91,7 @@ def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Json
     for attempt, outcome in call.session.ended(order.step):
         same = outcome.get("fingerprint") == order.task.fingerprint and not finished.another_agent(outcome, tier)
         error: Json = outcome.get("error") or {}
-        stopped = outcome["exit_code"] in NO_TRY or error.get("code") == "CORRUPT_STATE"
+        stopped = outcome["exit_code"] in NEVER_ABSORBED or error.get("code") == "CORRUPT_STATE"
         if attempt.number <= past or not same or stopped:
             continue
         last = (attempt, outcome)
@@ -158,8 +155,7 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: i
         last = outcome.get("error")
         timeouts += code == ExitCode.TIMEOUT
         hopeless = (last or {}).get("code") in HOPELESS
-        # The table: 1 is retried, 21 once; 2, 3, 10, 11 and 20 are never ours to repeat.
-        if code not in (ExitCode.FAILURE, ExitCode.TIMEOUT) or hopeless or timeouts > 1:
+        if code not in REPEATED or hopeless or timeouts > 1:
             break
     return _result(call, order, outcome or {}, len(call.session.attempts(order.step)), skipped=False)
 

@@ -14,16 +14,14 @@ from typing import Any
 
 from lib import agents, checks, files, judge, manifest, refinements, signals, verdicts
 from lib.cli import Call
-from lib.contract import ExitCode, Json
+from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.findings import audit_report, count, plain_fixes, plain_report, worst
 from lib.finished import Finished
-from lib.healing import HOPELESS
 from lib.manifest import StageResult
 from lib.orchestration import Stage, Worker
 from lib.order import Order, sealed
 from lib.plan import Phase, Plan
 from lib.session import Step, every_outcome, now
-from lib.stages import NEVER_ABSORBED
 from lib.steps import StepResult, judged, perform, skip, told
 from lib.task import Task
 

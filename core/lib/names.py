@@ -1,0 +1,14 @@
+"""The environment variables a tool hands down, each named once. Imports nothing: the keeper reads it too."""
+
+DEPTH = "AGENTIC_SPAWN_DEPTH"  # how many agents are above this process; written only by spawn
+MAX_DEPTH = "AGENTIC_MAX_DEPTH"
+TRACE = "AGENTIC_TRACE_ID"
+SESSION = "AGENTIC_SESSION_DIR"
+DRIVER = "AGENTIC_DRIVER"
+GRANT = "AGENTIC_GRANT"  # what the agent that started this process may do
+AGENT = "AGENTIC_AGENT"  # the attempt of the agent that started this process
+LOGIN = "AGENTIC_LOGIN"  # a file with the login, for a tool that an agent starts
+CHECKED = "AGENTIC_CHECKED"  # an ancestor has checked the configuration
+LEASE = "AGENTIC_LEASE_FD"  # the pipe whose end of file says that the parent is gone
+LOCK = "AGENTIC_LOCK_FD"  # the lock of the session, held until the whole tree has ended
+USER = "STRATA_USER"  # who decides, where that is not the user of this machine
