@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from lib import agents, cli, executor
+from lib import agent_mode, agents, cli, executor
 from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.task import Task
@@ -42,4 +42,4 @@ def main(call: Call) -> Json:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=agent_mode.words)

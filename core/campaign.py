@@ -16,23 +16,28 @@ import sys
 from pathlib import Path
 
 from lib import (
-    again,
     approvals,
     background,
     campaigns,
+    catalogue,
     checkpoints,
     cli,
-    explain,
     forecast,
     goals,
     ledger,
+    look,
+    outlook,
     people,
     phases,
     plan,
     plan_file,
-    resuming,
+    redo,
+    redo_plan,
+    remembered,
+    resumed,
     session,
 )
+from lib.arguments import keyword, read_text
 from lib.campaigns import Campaign
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, MINIMUM_STACK, Json, StrataError, command, usage
@@ -69,9 +74,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     base = Path(call.options.session_base).absolute() if call.options.session_base else HOUSE / "sessions"
     if call.options.list:
-        return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": resuming.listing(base)}
+        return {"tool": "campaign", "status": "success", "exit_code": 0, "sessions": catalogue.listing(base)}
     if call.options.stop:
-        return background.stop(resuming.find_session(call.options.stop, base))
+        return background.stop(catalogue.find_session(call.options.stop, base))
     if not call.options.goal and (call.options.rounds is not None or call.options.checks):
         usage("--rounds and --checks are for --goal", "a plan says them itself: rounds: 2, checks: checks.yaml")
     if call.options.goal and call.options.detach:
@@ -102,12 +107,12 @@ def main(call: Call) -> Json:
         known = bool(call.options.session_dir) and (Path(call.options.session_dir) / goals.GOAL).exists()
         call.open_session(chosen.name, "goal" if known else chosen.name)  # a goal's run signals under one name from the start
     if asked:
-        again.mark(call.session.folder, asked)
+        redo.mark(call.session.folder, asked)
     campaign = Campaign(call, chosen, campaigns.prepare(call, chosen, path, text), said=said, only=call.options.only or "")
-    if call.options.reject is not None and resuming.escalated(call.session.folder):
+    if call.options.reject is not None and resumed.escalated(call.session.folder):
         return campaign.give_up(call.options.reject)
     if call.options.resolution:
-        people.keep_resolution(call.session.folder, cli.read_text(call.options.resolution, "--resolution"))
+        people.keep_resolution(call.session.folder, read_text(call.options.resolution, "--resolution"))
     campaign.resolutions = people.resolutions(call.session.folder)
     return campaign.go()
 
@@ -126,7 +131,7 @@ def read_goal(call: Call) -> tuple[Plan, Path, str]:
         usage("--goal has a plan written: it comes without one, and there is nothing to look at before", "add --goal alone")
     if options.rounds is not None and not 1 <= options.rounds <= goals.MAX_ROUNDS:
         usage(f"--rounds {options.rounds}: from 1 to {goals.MAX_ROUNDS}")
-    options.goal = cli.read_text("-", "--goal").strip() if options.goal == "-" else options.goal.strip()
+    options.goal = read_text("-", "--goal").strip() if options.goal == "-" else options.goal.strip()
     if not options.goal:
         usage("the goal is empty", "--goal 'what is wanted, in words'")
     unplanned = Plan(name="goal", description=options.goal, phases=(), goal=options.goal)
@@ -134,7 +139,7 @@ def read_goal(call: Call) -> tuple[Plan, Path, str]:
     call.depth.require(MINIMUM_STACK[4])
     call.open_session(options.goal, "goal")
     goals.begin(call)
-    if not (call.session.folder / resuming.EFFECTIVE).exists():
+    if not (call.session.folder / catalogue.EFFECTIVE).exists():
         campaigns.prepare(call, unplanned, call.session.folder / goals.GOAL, "")
     return planned(call)
 
@@ -152,13 +157,13 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
     if not options.resume:
         file = plan_file.find(options.plan)
         return plan_file.load(options.plan), file, file.read_text(encoding="utf-8")
-    folder = resuming.find_session(options.resume, base)
+    folder = catalogue.find_session(options.resume, base)
     options.session_dir = str(folder)
     reached = checkpoints.read(folder)
     if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
         options.current_depth = max(options.current_depth or 0, reached["depth_used"])
-    effective = resuming.read_effective(folder)
-    resuming.restore(call, effective)
+    effective = remembered.read_effective(folder)
+    resumed.restore(call, effective)
     if not options.plan and not effective["plan"]["phases"]:
         if options.dry_run or options.explain:
             usage("there is no plan for this goal yet", f"{command('campaign')} --resume {folder} has one written")
@@ -170,10 +175,10 @@ def read_plan(call: Call, base: Path) -> tuple[Plan, Path, str]:
         return plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text
     file = plan_file.find(options.plan)
     chosen = goals.given(folder, file, plan_file.load(options.plan), effective["plan"].get("round", 1))
-    return resuming.keep_folders(chosen, folder), file, file.read_text(encoding="utf-8")
+    return resumed.keep_folders(chosen, folder), file, file.read_text(encoding="utf-8")
 
 
-def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
+def read_again(call: Call, chosen: Plan) -> redo.Chosen | None:
     """Which finished steps are to be done again on purpose."""
     options = call.options
     if options.start_from and options.only:
@@ -185,19 +190,19 @@ def read_again(call: Call, chosen: Plan) -> again.Chosen | None:
     if options.only and options.mode == "agent":
         usage("--only is for tool mode", "an agent takes all phases, or leave out --mode agent")
     if options.only:
-        return again.only_phase(chosen, options.only)
-    return again.from_step(chosen, options.start_from, Path(options.session_dir)) if options.start_from else None
+        return redo_plan.only_phase(chosen, options.only)
+    return redo_plan.from_step(chosen, options.start_from, Path(options.session_dir)) if options.start_from else None
 
 
-def explained(call: Call, chosen: Plan, asked: again.Chosen | None) -> Json:
+def explained(call: Call, chosen: Plan, asked: redo.Chosen | None) -> Json:
     call.look_at_session()
     phases.stand(call, chosen)
     shown = tuple(p for p in chosen.phases if call.options.only in (None, p.name, p.folder))
-    said = explain.plan(explain.begin(call, asked), chosen, shown)
+    said = outlook.plan(look.begin(call, asked), chosen, shown)
     if chosen.goal and not call.options.only:
-        done = goals.judged(call.session.folder, chosen) and all(line["does"] == explain.SKIP for line in said.lines)
+        done = goals.judged(call.session.folder, chosen) and all(line["does"] == look.SKIP for line in said.lines)
         why = "the goal is held against what came of it" if not done else "nothing has changed since it was judged"
-        said.say("goal/evaluate", explain.SKIP if done else explain.RUN, why, "evaluator", 0 if done else 1)
+        said.say("goal/evaluate", look.SKIP if done else look.RUN, why, "evaluator", 0 if done else 1)
     return said.document()
 
 
@@ -207,15 +212,15 @@ def hear(call: Call) -> approvals.Said:
     spoke = options.approve is not None or options.reject is not None or options.resolution
     if spoke and not options.resume:
         usage("--approve, --reject and --resolution answer a campaign that waits", "add --resume SESSION")
-    if options.resolution and options.resolution != "-" and not cli.read_text(options.resolution, "--resolution").strip():
+    if options.resolution and options.resolution != "-" and not read_text(options.resolution, "--resolution").strip():
         usage("the resolution is empty")
     if not options.resume:
         return approvals.Said()
     folder = Path(options.session_dir)
-    waited = resuming.waited(folder)
-    if options.reject is not None and not waited and not resuming.escalated(folder):
+    waited = resumed.waited(folder)
+    if options.reject is not None and not waited and not resumed.escalated(folder):
         usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
-    return approvals.hear(waited, options.approve, options.reject, cli.keyword(options.answer, "--answer"))
+    return approvals.hear(waited, options.approve, options.reject, keyword(options.answer, "--answer"))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks, cli, executor, files, snapshot
+from lib import agent_mode, checks, cli, executor, files, snapshot
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.finished import JUDGED
@@ -61,4 +61,4 @@ def main(call: Call) -> Json:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=agent_mode.words)

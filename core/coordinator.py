@@ -14,7 +14,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from lib import again, cli, explain, files, phases, plan, plan_file
+from lib import cli, files, look, named, outlook, phases, plan, plan_file, redo, redo_plan
 from lib.cli import Call, Tool
 from lib.contract import Json, nearest, usage
 from lib.plan import Phase, Plan
@@ -45,16 +45,16 @@ def main(call: Call) -> Json:
     needed = replace(chosen, phases=(phase,)).depth_needed(call.options.mode) if call.options.mode == "agent" else 2
     call.depth.require(needed if call.depth.current == 0 else needed - 1)
     folder = Path(call.options.session_dir) if call.options.session_dir else None
-    asked = again.from_run(phase, call.options.start_from, folder) if call.options.start_from else None
+    asked = redo_plan.from_run(phase, call.options.start_from, folder) if call.options.start_from else None
     if call.options.explain:
         call.look_at_session()
         phases.stand(call, chosen)
-        return explain.plan(explain.begin(call, asked), chosen, (phase,)).document()
+        return outlook.plan(look.begin(call, asked), chosen, (phase,)).document()
     call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
     if not handed_down:
         phases.furnish(call, chosen)
     if asked:
-        again.mark(call.session.folder, asked)
+        redo.mark(call.session.folder, asked)
     return phases.run(call, chosen, phase)
 
 
@@ -75,4 +75,4 @@ def choose(chosen: Plan, name: str | None) -> Phase:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=named.words)

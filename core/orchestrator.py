@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, files, orchestrator_file, runs
+from lib import cli, files, named, orchestrator_file, runs
+from lib.arguments import keyword
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -35,9 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     chosen = orchestrator_file.load(call.options.name, call.options.modifier)
     params = files.read_json(Path(call.options.params)) if call.options.params else {}
-    params |= cli.keyword(call.options.param, "--param")
+    params |= keyword(call.options.param, "--param")
     return runs.run(call, chosen, params, topic=str(next(iter(params.values()), "")))
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=named.words)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from lib import agents, cli, orchestrator_file, runs
+from lib import agents, cli, named, orchestrator_file, runs
 from lib.cli import Call, Tool
 from lib.contract import Json
 
@@ -39,4 +39,4 @@ def main(call: Call) -> Json:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=named.words)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from lib import cli, orchestrator_file, runs
+from lib import cli, named, orchestrator_file, runs
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 
@@ -40,4 +40,4 @@ def main(call: Call) -> Json:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=named.words)

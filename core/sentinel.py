@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks, cli, explain, runs
+from lib import checks, cli, look, named, runs
 from lib.cli import Call, Tool
 from lib.contract import MINIMUM_STACK, Json, usage
 from lib.session import Step
@@ -45,7 +45,7 @@ def main(call: Call) -> Json:
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or "sentinel")
     if call.options.explain:
         call.look_at_session()
-        return explain.verification(explain.begin(call), terms, step).document()
+        return look.verification(look.begin(call), terms, step).document()
     call.open_session(f"sentinel-{call.cwd.name}", step.slug)
     return Verification(call, terms, step).go()
 
@@ -72,4 +72,4 @@ def read_terms(call: Call) -> Terms:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=named.words)

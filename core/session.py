@@ -14,7 +14,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from lib import cli, gallery, live, looking, observability, page, printing, process, report
+from lib import catalogue, cli, events, gallery, live, looking, page, process, report, streams
+from lib.arguments import count
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
 
@@ -41,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("session", metavar="SESSION", nargs="?", help="its folder, its name or the beginning of it, or `latest` (the default)")
     add("--older-than", metavar="AGE", help="prune: since it was last worked on: 30d, 12h, 2w, 90m")
     add("--yes", action="store_true", help="prune: do it")
-    add("--lines", metavar="N", type=cli.count, default=20, help="tail: how many to begin with (default 20)")
+    add("--lines", metavar="N", type=count, default=20, help="tail: how many to begin with (default 20)")
 
 
 def main(call: Call) -> Json:
@@ -56,7 +57,7 @@ def main(call: Call) -> Json:
     if options.verb == "graph":
         drawn = gallery.graph(name, base)
         return said(graph=drawn, text=drawn)
-    folder = gallery.find(name, base)
+    folder = catalogue.find(name, base)
     if options.verb == "show":
         return show(folder)
     if options.verb == "watch":
@@ -84,10 +85,10 @@ def show(folder: Path) -> Json:
 
 def watch(folder: Path) -> Json:
     """Until the run has ended; one that has ended is shown as it is."""
-    if live.wanted() and looking.alive(folder):
+    if live.wanted() and catalogue.alive(folder):
         live.View(folder, live.console()).follow(lambda seen: process.stopping.is_set() or not seen.alive)
     else:
-        while looking.alive(folder):
+        while catalogue.alive(folder):
             if process.stopping.wait(0.5):
                 raise Interrupted()
     if process.stopping.is_set():
@@ -102,8 +103,8 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
     shown = gallery.lines_of(folder, count)
     offset = path.stat().st_size if path.exists() else 0
     for event in shown:
-        print(printing.harmless(observability.for_person(event)), flush=True)
-    while looking.alive(folder):
+        print(streams.harmless(events.for_person(event)), flush=True)
+    while catalogue.alive(folder):
         if process.stopping.wait(0.3):
             raise Interrupted()
         with path.open("rb") as file:
@@ -111,7 +112,7 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
             whole, found, _ = file.read().rpartition(b"\n")
         offset += len(whole) + len(found)
         for line in whole.decode("utf-8", "replace").splitlines():
-            print(printing.harmless(observability.for_person(observability.parse(line))), flush=True)
+            print(streams.harmless(events.for_person(events.parse(line))), flush=True)
     return said(text="")
 
 

@@ -14,7 +14,8 @@ import argparse
 import os
 from pathlib import Path
 
-from lib import cli, looking, names, observability, signals
+from lib import cli, looking, names, signals
+from lib.arguments import positive
 from lib.cli import Call, Tool
 from lib.contract import STATUS, ExitCode, Json, StrataError, gravest, usage
 
@@ -30,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("verb", choices=("wait", "list", "write"))
     add("--expect", metavar="LAYER-NAME", action="append", nargs="+", default=[], help="wait: which signals, such as orch-ospec")
-    add("--timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="wait: how long at most (default 600)")
+    add("--timeout", type=positive, metavar="SECONDS", default=600.0, help="wait: how long at most (default 600)")
     add("--layer", choices=signals.LAYERS, help="write: the layer")
     add("--signal-name", metavar="NAME", help="write: the name")
     add("--status", choices=tuple(signals.SUFFIX), default="success", help="write: how it went")
@@ -45,9 +46,7 @@ def main(call: Call) -> Json:
     if call.options.verb == "write":
         if not (call.options.layer and call.options.signal_name):
             usage("write needs --layer and --signal-name")
-        path = observability.signal_completion(
-            folder, call.options.layer, call.options.signal_name, call.options.status, call.options.artifact
-        )
+        path = signals.write(folder, call.options.layer, call.options.signal_name, call.options.status, call.options.artifact)
         return {"tool": "signals", "status": "success", "exit_code": 0, "signal": str(path)}
     if call.options.verb == "list":
         found, missing = signals.present(folder), list[str]()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import agents, cli, config, environment, files, grant, names, process, redact, sandbox, schemas, session
+from lib.arguments import count, positive, read_text
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
 from lib.drivers import Answer, Request, record
@@ -56,10 +57,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--permission-mode", choices=grant.PERMISSION_MODES, default="dontAsk")
     add("--add-dir", metavar="DIR", action="append", default=[], help="a further folder the agent may use")
     add("--schema", metavar="FILE", help="a JSON Schema the answer must match")
-    add("--timeout", type=cli.positive, metavar="SECONDS", default=DEFAULT_TIMEOUT_SECONDS)
-    add("--stall-timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="stop an agent silent for so long (600)")
-    add("--max-turns", type=cli.count, metavar="N")
-    add("--max-budget-usd", type=cli.positive, metavar="USD", help="checked after each answer, so one answer can overshoot it")
+    add("--timeout", type=positive, metavar="SECONDS", default=DEFAULT_TIMEOUT_SECONDS)
+    add("--stall-timeout", type=positive, metavar="SECONDS", default=600.0, help="stop an agent silent for so long (600)")
+    add("--max-turns", type=count, metavar="N")
+    add("--max-budget-usd", type=positive, metavar="USD", help="checked after each answer, so one answer can overshoot it")
     add("--resume-id", metavar="ID", help="continue this agent session")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
     add("--step", help=argparse.SUPPRESS)
@@ -157,7 +158,7 @@ def read_texts(call: Call) -> tuple[str, str, Json | None]:
     options = call.options
     if (options.prompt is None) == (options.prompt_file is None):
         usage("give the prompt with --prompt or with --prompt-file", "--prompt-file - reads it from stdin")
-    prompt = options.prompt if options.prompt is not None else cli.read_text(options.prompt_file, "--prompt-file")
+    prompt = options.prompt if options.prompt is not None else read_text(options.prompt_file, "--prompt-file")
     if not prompt.strip():
         usage("the prompt is empty")
     for folder in options.add_dir:
@@ -167,12 +168,12 @@ def read_texts(call: Call) -> tuple[str, str, Json | None]:
         usage("--driver replay needs --fixtures DIR", "the folder of a session recorded with --driver record")
     config.model_id(options.model or "medium-tier")
     for path in options.extra_context:
-        prompt += f"\n\n## Additional context\n\n{cli.read_text(path, '--extra-context').strip()}\n"
-    system_prompt = cli.read_text(options.system_prompt, "--system-prompt") if options.system_prompt else ""
+        prompt += f"\n\n## Additional context\n\n{read_text(path, '--extra-context').strip()}\n"
+    system_prompt = read_text(options.system_prompt, "--system-prompt") if options.system_prompt else ""
     schema = None
     if options.schema:
         try:
-            schema = schemas.check_schema(json.loads(cli.read_text(options.schema, "--schema")), options.schema)
+            schema = schemas.check_schema(json.loads(read_text(options.schema, "--schema")), options.schema)
         except ValueError as error:
             raise StrataError("BAD_SCHEMA", f"--schema {options.schema} is not JSON: {error}") from None
     return prompt, system_prompt, schema

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from lib import agents, cli, executor
+from lib import agent_mode, agents, cli, executor
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.task import Task
@@ -43,4 +43,4 @@ def main(call: Call) -> Json:
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, arguments, main)
+    cli.run(TOOL, arguments, main, words=agent_mode.words)

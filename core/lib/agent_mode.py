@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import depth, files, names, orchestrator_file, steps
-from lib import plan as plan_records
+from lib.call import AlreadyDone, Call, Tool
 from lib.calling import ToolResult
-from lib.cli import AlreadyDone, Call, Tool
 from lib.contract import CORE, DONE, NEVER_ABSORBED, ExitCode, Json, StrataError, usage
 from lib.finished import Finished
 from lib.manifest import StageResult
-from lib.observability import get_trace_id
 from lib.orchestration import Orchestration, Stage
 from lib.order import Order
 from lib.plan import Phase, Plan
 from lib.session import Session, Step
 from lib.stages import Walk, Words
 from lib.task import Task
+from lib.trace import get_trace_id
 
 MODES = ("tool", "agent")
 AGENT_STAGE = "00-agent"
@@ -190,61 +189,7 @@ def not_done(reply: ToolResult, code: str, what: str, left: list[str]) -> ToolRe
 # The side of the tools an agent calls
 
 
-def expand_upper(tool: str, words: list[str]) -> list[str]:
-    """The same above the executors: `--of PHASE/RUN` for an orchestrator, `--of PHASE` for the sentinel and a coordinator."""
-    from lib import phases  # which imports this module for its own agent mode
-
-    if len(words) not in (2, 4) or words[0] != "--of" or (words[2:] and words[2] != "--output-format"):
-        usage("--of stands alone, in front", "the rest is known")
-    folder, _, name = words[1].partition("/")
-    session = Path(os.environ.get(names.SESSION) or "/nonexistent")
-    if tool == "coordinator":
-        return _coordinator_command(session, folder)
-    path = files.inside(session, f"phases/{folder}", "--of") / PHASE_FILE
-    if not path.is_file():
-        raise StrataError("NO_RUN", f"--of {words[1]}: no agent coordinates that phase", "start coordinator.py --mode agent")
-    known = files.read_json(path)
-    whole = plan_records.read(known["plan"])
-    phase = whole.phase(known["phase"])
-    call = _call_from(known, 3, "coordinator", phase.folder)
-    coordinator = phases.Coordinator(call, whole, phase)
-    done = {r.name for r in phase.runs if _ended_well(session / "phases" / phase.folder / r.name / "manifest.json")}
-    if tool == "sentinel":
-        _require_order(tuple(r.name for r in phase.runs), done, "verification")
-        return [*call.child_flags(), *coordinator.sentinel_command()]
-    run = next((r for r in phase.runs if r.name == name), None)
-    if not run or tool != "orchestrator":
-        usage(f"--of {words[1]}: the phase has {', '.join(r.name for r in phase.runs)}", "orchestrator.py --of PHASE/RUN")
-    _require_order(run.depends_on, done, run.name)
-    return [*call.child_flags(), *coordinator.command(run, [])]
-
-
-def _coordinator_command(session: Path, folder: str) -> list[str]:
-    path = session / "effective-config.json"
-    known = files.read_json(path) if path.is_file() else {}
-    phases = {p["folder"]: p for p in known.get("plan", {}).get("phases", [])}
-    if folder not in phases:
-        raise StrataError("NO_RUN", f"--of {folder}: no agent runs a campaign with that phase", f"phases: {', '.join(phases)}")
-    phase = phases[folder]
-    names = {p["name"]: p["folder"] for p in phases.values()}
-    done = {n for n, f in names.items() if _ended_well(session / "phases" / f / "report.json")}
-    _require_order(tuple(phase["depends_on"]), done, phase["name"])
-    call = _call_from(known["settings"] | {"extra_context": []}, 4, "campaign", known["plan"]["name"])
-    keep = ["--keep-failed"] if phase["rollback"] else []
-    return [*call.child_flags(), "--phase", phase["name"], "--mode", phase["mode"], *keep, str(path)]
-
-
-def _ended_well(path: Path) -> bool:
-    return path.is_file() and files.read_json(path).get("exit_code") in DONE
-
-
-def _require_order(before: tuple[str, ...], done: set[str], what: str) -> None:
-    missing = [name for name in before if name not in done]
-    if missing:
-        raise StrataError("OUT_OF_ORDER", f"{what} cannot run yet: {', '.join(missing)} comes first", "do that first")
-
-
-def _call_from(known: Json, layer: int, tool: str, label: str) -> Call:
+def call_from(known: Json, layer: int, tool: str, label: str) -> Call:
     """The view of the tool an agent stands for, from what that tool wrote down."""
     session = os.environ.get(names.SESSION)
     options = argparse.Namespace(**{name: known.get(name) for name in (*KEPT, "checks")}, answer=[], mode="agent")
@@ -260,6 +205,11 @@ def _call_from(known: Json, layer: int, tool: str, label: str) -> Call:
         grant=None,
         _session=Session(Path(session or ""), None),
     )
+
+
+def words(tool: str, given: list[str]) -> list[str]:
+    """The command line of an executor. With `--of`, an agent names the step, and the rest is known."""
+    return expand(tool, given) if "--of" in given else given
 
 
 def expand(tool: str, words: list[str]) -> list[str]:
@@ -291,7 +241,7 @@ def _call_of(home: str) -> tuple[Call, Json]:
     if not folder or not (folder / RUN_FILE).is_file():
         raise StrataError("NO_RUN", f"--of {home}: no agent runs an orchestrator there", "start orchestrator.py --mode agent")
     run = files.read_json(folder / RUN_FILE)
-    return _call_from(run, 2, "orchestrator", Step.parse(run["step"]).slug), run
+    return call_from(run, 2, "orchestrator", Step.parse(run["step"]).slug), run
 
 
 def order_matters(call: Call, orchestration: Orchestration, run: Json, stage: Stage, stands: Json | Missing) -> None:

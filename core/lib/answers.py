@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib import cli, files, schemas
-from lib.approvals import signature
+from lib import files, schemas
+from lib.arguments import read_text
 from lib.contract import Json, usage
 from lib.orchestration import Orchestration
+from lib.signature import signature
 
 DECISIONS = ("retry", "skip", "abort", "again", "continue", "fail")  # about failed items, and about a used-up loop
 
@@ -30,7 +31,7 @@ class Answers:
         for name, text in given.items():
             if name not in known:
                 usage(f"there is no stage {name!r} to answer", f"the stages are: {', '.join(known)}")
-            raw = cli.read_text(text[1:], "--answer") if text.startswith("@") else text
+            raw = read_text(text[1:], "--answer") if text.startswith("@") else text
             try:
                 answer = json.loads(raw)
             except ValueError:

@@ -5,18 +5,17 @@ An approval is of something: the hash of what was shown is kept with it. When th
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lib import files, names, outputs, schemas
+from lib import files, outputs, schemas
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.history import made
 from lib.plan import Phase, Plan
 from lib.session import every_outcome, now
+from lib.signature import signature
 
 EVERY = "*"
 
@@ -92,15 +91,6 @@ class Approvals:
 
     def _file(self, phase: str, at: str) -> Path:
         return self.folder / f"{phase}-{at}.json"
-
-
-def signature() -> Json:
-    """Who decides, and when."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = f"uid {os.getuid()}"  # a user without a name, as in some containers
-    return {"by": os.environ.get(names.USER) or name, "when": now()}
 
 
 Decision = tuple[str, str, Any]  # approve or reject, why, and the answer

@@ -13,24 +13,25 @@ from lib import (
     agent_mode,
     approvals,
     checkpoints,
-    explain,
     fanout,
     files,
     goals,
     ledger,
+    outlook,
     people,
     phases,
     refinements,
-    report,
-    resuming,
+    remembered,
+    watchers,
 )
+from lib.call import Call
 from lib.calling import ToolResult
-from lib.cli import Call
 from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.ending import Ending
 from lib.findings import worst
 from lib.plan import Phase, Plan
 from lib.session import Step, now
+from lib.signature import signature
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 
@@ -55,7 +56,7 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
         "cwd": str(call.cwd),
         "max_depth": call.depth.maximum,
         "plan_file": str(plan_path),
-        **{name: getattr(call.options, name) for name in resuming.KEPT},
+        **{name: getattr(call.options, name) for name in remembered.KEPT},
     }
     if settings["fixtures"]:
         settings["fixtures"] = str(Path(settings["fixtures"]).absolute())
@@ -84,7 +85,7 @@ def unplanned(call: Call, error: StrataError) -> Json:
     }
     files.write_json(folder / "manifest.json", manifest)
     call.artifact = folder / "manifest.json"
-    return manifest | {"session_dir": str(folder), "report": str(report.write(folder))}
+    return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
 
 
 @dataclass
@@ -208,7 +209,7 @@ class Campaign:
         for phase in self.plan.phases:
             after = f" (after {', '.join(phase.depends_on)})" if phase.depends_on else ""
             listed[phase.name] = f"uv run {CORE}/coordinator.py --of {phase.folder}{after}"
-        done = {p.name for p in self.plan.phases if explain.all_done(self.call, self.plan, (p,))}
+        done = {p.name for p in self.plan.phases if outlook.all_done(self.call, self.plan, (p,))}
         reports = {p.name: self.report_of(p) for p in self.plan.phases}
         reply = agent_mode.NOTHING_TO_DO
         if len(done) < len(self.plan.phases):
@@ -228,7 +229,7 @@ class Campaign:
         return files.read_json(path) if path.exists() else {}
 
     def from_files(self, phase: Phase, known: Json, reply: ToolResult) -> ToolResult:
-        left = [step for run in phase.runs for step in explain.unfinished(self.call, self.plan, phase, run)]
+        left = [step for run in phase.runs for step in outlook.unfinished(self.call, self.plan, phase, run)]
         code = known.get("exit_code")
         if code is None or (code in DONE and left):
             return agent_mode.not_done(reply, "PHASE_NOT_DONE", f"the phase {phase.name}", left)
@@ -335,13 +336,13 @@ class Campaign:
     def give_up(self, why: str) -> Json:
         """A person says no to what was escalated: nothing runs, and that is on record."""
         folder = self.call.session.folder
-        known = approvals.signature() | {"decision": "reject", "why": why}
+        known = signature() | {"decision": "reject", "why": why}
         files.write_json(folder / "escalations" / "rejected.json", known)
         error = {"code": "REJECTED", "message": f"{known['by']} gave up on it: {why}", "hint": "resume without --reject to go on"}
         manifest = files.read_json(folder / "manifest.json") | {"status": "failure", "exit_code": 1, "error": error}
         files.write_json(folder / "manifest.json", manifest)
         self.state("STOPPED")
-        return manifest | {"session_dir": str(folder), "report": str(report.write(folder))}
+        return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
 
     # State on disk, all of it derived from the outcomes
 
@@ -411,7 +412,7 @@ class Campaign:
             manifest["waiting"] = self.undecided()
         files.write_json(folder / "manifest.json", manifest)
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
-        path = report.write(folder)
+        path = watchers.report(folder)
         self.call.artifact = folder / "manifest.json"
         sums = ledger.Ledger(folder).figures()
         held = f", {sums.held:.4f} held" if sums.held else ""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from lib import files, names
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import Json, StrataError
 from lib.session import now
 

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from lib import config, environment, files, process, snapshot
 from lib.contract import Json, StrataError
+from lib.events import Timer
 from lib.history import History
-from lib.observability import Timer
 from lib.redact import redact
 from lib.session import Step, every_writer, now
 

@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, cli, files, grant, healing, ledger, names, sandbox, schemas, scope, verdicts, verify
+from lib import agents, checks, files, grant, healing, ledger, names, sandbox, schemas, scope, verdicts, verify
 from lib.agents import Agent
+from lib.arguments import count, keyword, positive
+from lib.call import Call
 from lib.calling import ToolResult
-from lib.cli import Call
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.session import Step, bare_step
 from lib.task import Output, Task, compose
@@ -35,10 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--input", metavar="NAME=VALUE", action="append", default=[], help="a named input: a path or a text (repeatable)")
     add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must be there afterwards")
     add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
-    add("--timeout", type=cli.positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
-    add("--stall-timeout", type=cli.positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
-    add("--max-turns", type=cli.count, metavar="N")
-    add("--max-budget-usd", type=cli.positive, metavar="USD", help="of one attempt")
+    add("--timeout", type=positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
+    add("--stall-timeout", type=positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
+    add("--max-turns", type=count, metavar="N")
+    add("--max-budget-usd", type=positive, metavar="USD", help="of one attempt")
     add("--self-heal", action="store_true", help=f"up to {healing.SELF_HEAL_MAX} further attempts, each told what was wrong")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
@@ -55,7 +56,7 @@ def read_task(call: Call, task: Task) -> Task:
         sent = Task.read(files.read_json(Path(options.task)))
         return replace(sent, action=task.action or sent.action, target=task.target or sent.target, extra=task.extra or sent.extra)
     outputs = [_read_output(text) for text in options.output]
-    return replace(task, inputs=task.inputs | _paths(cli.keyword(options.input, "--input")), outputs=(*task.outputs, *outputs))
+    return replace(task, inputs=task.inputs | _paths(keyword(options.input, "--input")), outputs=(*task.outputs, *outputs))
 
 
 def _paths(inputs: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from lib import agents, files
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import ExitCode, Json
 from lib.manifest import StageResult
 from lib.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker

@@ -5,24 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from lib import files, orchestrator_file
+from lib import costs, orchestrator_file
 from lib.contract import Json, StrataError
 from lib.healing import SELF_HEAL_MAX
 from lib.orchestration import Orchestration, Stage
 from lib.orders import read_params
 from lib.plan import Phase, Plan, Run
-from lib.session import every_attempt
 from lib.verification import MAX_CYCLES
 
-ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")
 RERUNS = 3  # one by the coordinator, two by the campaign, of what failed
-LOOKED_AT = 20  # sessions, the newest: what an agent costs changes with its prompt and its model
 
 
 def of(plan: Plan, base: Path, cwd: Path) -> Json:
     """Creates nothing. What an agent may cost is what it cost under `base`, on average, and its cap where it has one."""
-    earlier = sorted((p for p in base.iterdir() if p.is_dir()), reverse=True) if base.is_dir() else []
-    known = spent(earlier[:LOOKED_AT])
+    known = costs.known(base)
     phases: list[Json] = []
     warnings: list[str] = []
     for phase in plan.phases:
@@ -88,7 +84,7 @@ def _most(capped: float | None, budget: float | None) -> float | None:
 def _note(asked: int, expected: int, capped: int, base: Path, budget: float | None) -> str:
     if not asked:
         return "no agent is asked anything"
-    rests = f"the mean of real sessions in the newest {LOOKED_AT} of {base}; replayed and scripted ones do not count"
+    rests = f"the mean of real sessions in the newest {costs.LOOKED_AT} of {base}; replayed and scripted ones do not count"
     words = [f"{expected} of {asked} stages that ask agents have run before and may cost the same again ({rests})"]
     if budget is not None:
         words.append(f"the budget stops it at {budget:g} USD")
@@ -116,13 +112,13 @@ def _rounds(orchestration: Orchestration, place: int) -> int:
 
 def _stage(stage: Stage, run: Run, known: dict[str, float], rounds: int) -> Json:
     workers = list(stage.members.values()) or [stage.worker]
-    asks = [w for w in workers if w.agent or w.agent_from or w.tool in ASKS_AGENTS]
+    asks = [w for w in workers if w.asks_agents]
     most = stage.foreach.max_items if stage.foreach else 1
     items = _items(stage, run) if stage.foreach else 1
     tries = 1 + stage.retry_max + RERUNS
     sessions = len(asks) * most * rounds * tries * (1 + SELF_HEAL_MAX if stage.self_heal else 1)
-    costs = [known.get(w.agent or stage.name) for w in asks]
-    expected = sum(c for c in costs if c is not None) * items if None not in costs else None
+    usual = [known.get(w.agent or stage.name) for w in asks]
+    expected = sum(c for c in usual if c is not None) * items if None not in usual else None
     return {
         "name": stage.name,
         "by": stage.worker.agent or stage.worker.tool or ", ".join(stage.members) or "a person",
@@ -139,18 +135,3 @@ def _items(stage: Stage, run: Run) -> int:
     source = str(stage.foreach.items)
     given: Any = run.params.get(source.removeprefix("param."))
     return len(cast(list[Any], given)) if source.startswith("param.") and isinstance(given, list) else stage.foreach.max_items
-
-
-def spent(sessions: list[Path]) -> dict[str, float]:
-    """What a session of each agent, and of each stage, cost on average: real ones, neither replayed nor of a scripted model."""
-    seen: dict[str, list[float]] = {}
-    for session in sessions:
-        for step, folder in every_attempt(session):
-            meta = files.read_json(folder / "meta.json") if (folder / "meta.json").exists() else {}
-            answer = meta.get("answer", {})
-            cost = answer.get("cost_usd")
-            real = answer.get("cost_source") == "reported" and not meta.get("scripted")
-            if isinstance(cost, int | float) and real and not answer.get("exit_code"):  # one that failed says nothing
-                for name in {meta["agent"], step.stage.partition("-")[2]}:
-                    seen.setdefault(name, []).append(float(cost))
-    return {name: sum(costs) / len(costs) for name, costs in seen.items()}

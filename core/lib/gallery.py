@@ -9,8 +9,8 @@ import shutil
 import time
 from pathlib import Path
 
-from lib import live, looking, observability, orchestrator_file, plan_file, resuming
-from lib.contract import Json, StrataError, command, nearest, usage
+from lib import catalogue, events, live, looking, orchestrator_file, plan_file
+from lib.contract import Json, usage
 from lib.plan import Plan
 from lib.scene import Node
 from lib.session import LOCK_NAME
@@ -18,35 +18,8 @@ from lib.session import LOCK_NAME
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def sessions(base: Path) -> list[Path]:
-    """Newest first, by when each was begun."""
-    there = [p for p in base.iterdir() if (p / ".trace").is_file()] if base.is_dir() else []
-    return sorted(there, key=lambda p: ((p / ".trace").stat().st_mtime, p.name), reverse=True)
-
-
-def find(name: str, base: Path) -> Path:
-    """A path, `latest`, or the beginning of a name (or of what follows its date) under `base`."""
-    for path in (Path(name), base / name):
-        if name and (path / ".trace").is_file():
-            return path.resolve()
-    known = sessions(base)
-    if name == "latest" and known:
-        return known[0].resolve()
-    found = [p for p in known if name and (p.name.startswith(name) or resuming.named(p).startswith(name))]
-    if len(found) == 1:
-        return found[0].resolve()
-    if found:
-        listed = ", ".join(p.name for p in found[:5])
-        raise StrataError(
-            "NO_SESSION", f"{len(found)} sessions begin with {name!r}: {listed}", "give more of its name, or `latest`"
-        )
-    if not known:
-        raise StrataError("NO_SESSION", f"there are no sessions under {base}", f"{command('campaign')} PLAN begins one")
-    raise StrataError("NO_SESSION", f"there is no session {name!r} under {base}", nearest(name, [p.name for p in known]))
-
-
 def listing(base: Path) -> list[Json]:
-    return [entry(path) for path in sessions(base)]
+    return [entry(path) for path in catalogue.sessions(base)]
 
 
 def entry(path: Path) -> Json:
@@ -97,11 +70,11 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
     """Which would go, and which stay although they are old: they run, or wait for a person."""
     going: list[Path] = []
     staying: list[Json] = []
-    for path in sessions(base):
+    for path in catalogue.sessions(base):
         newest = max((p.lstat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
         if time.time() - newest < older_than:
             continue
-        if looking.alive(path) or not _free(path):
+        if catalogue.alive(path) or not _free(path):
             staying.append({"session": path.name, "why": "it is running"})
         elif _waits(path):
             staying.append({"session": path.name, "why": "it waits for a person"})
@@ -158,7 +131,7 @@ def graph(what: str, base: Path) -> str:
     file = Path(what)
     if what.endswith((".yaml", ".yml")) or (file.is_file() and not file.is_dir()):
         return mermaid(of_plan(plan_file.load(what)))
-    return mermaid(looking.Reader(find(what, base)).look().root)
+    return mermaid(looking.Reader(catalogue.find(what, base)).look().root)
 
 
 def of_plan(plan: Plan) -> Node:
@@ -223,4 +196,4 @@ def lines_of(session: Path, count: int) -> list[Json]:
         text = (session / ".live-report").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    return [event for line in text.splitlines()[-count:] if (event := observability.parse(line))]
+    return [event for line in text.splitlines()[-count:] if (event := events.parse(line))]

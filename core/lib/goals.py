@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import yaml
 
-from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resuming, schemas, verdicts
+from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resumed, schemas, verdicts
 from lib.approvals import Approvals, Asked
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.plan import Plan
 from lib.session import Step, every_outcome, now
@@ -313,4 +313,4 @@ def next_round(call: Call, plan: Plan, evaluation: Json) -> Plan:
     known: Json = {"goal": plan.goal, "rounds": plan.rounds, "checks": plan.checks_file}
     path = write_plan(call, known, plan.round + 1, plan, gaps)
     assert path == plan_file_of(session, plan.round + 1)
-    return resuming.keep_folders(load(session, plan.round + 1), session)
+    return resumed.keep_folders(load(session, plan.round + 1), session)

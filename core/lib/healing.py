@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lib import files, refinements
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import HOPELESS, REPEATED, ExitCode, Json
 from lib.drivers.conversation import AGENT_SESSION
 from lib.session import Attempt, Step

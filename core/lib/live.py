@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lib import looking, printing
+from lib import events, looking, streams
 from lib.scene import CUT_SHORT, PARKED, PENDING, RUNNING, Node, Scene
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def picture(seen: Scene, width: int, height: int | None, plain: bool = False) ->
         lines = lines[:height]
     for line in lines:
         line.no_wrap = True
-        line.plain = printing.harmless(line.plain).replace("\n", " ")  # agents have written parts of it
+        line.plain = streams.harmless(line.plain).replace("\n", " ")  # agents have written parts of it
         if plain:
             line.plain = "".join(_PLAIN.get(c, c if c.isascii() else "?") for c in line.plain)
         line.truncate(width, overflow="ellipsis" if not plain else "crop")
@@ -263,29 +263,20 @@ class View:
             self._thread.join(5)
 
 
-current: View | None = None
+_current: View | None = None
 
 
 def begin(session: Path) -> None:
     """Shows this session from now on, instead of a line for everything that happens."""
-    global current
-    if wanted() and current is None:
-        current = View(session, console())
-        current.start()
+    global _current
+    if wanted() and _current is None:
+        _current = View(session, console())
+        events.screen = _current
+        _current.start()
 
 
 def end() -> None:
-    global current
-    if current:
-        current.stop()
-        current = None
-
-
-@contextmanager
-def aside() -> Generator[None]:
-    """While a person is asked something, nothing is drawn over it."""
-    if current:
-        with current.paused():
-            yield
-    else:
-        yield
+    global _current
+    if _current:
+        _current.stop()
+        _current = events.screen = None

@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
-from lib import files, ledger
+from lib import catalogue, files, ledger
 from lib.contract import STATUS, Json
 from lib.history import BEGUN, LATE_SECONDS
 from lib.scene import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, TOKENS, Node, Scene, Try
-from lib.session import Owner, Step, every_attempt
+from lib.session import Step, every_attempt
 
 WORD = {
     "failure": "failed",
@@ -31,12 +31,6 @@ def when(text: object) -> float | None:
         return datetime.fromisoformat(str(text)).timestamp() if text else None
     except ValueError:
         return None
-
-
-def alive(session: Path) -> bool:
-    """Whether a process works in it: the very one that wrote itself into the lock."""
-    owner = Owner.read(session)
-    return owner is not None and owner.alive
 
 
 class Reader:
@@ -57,7 +51,7 @@ class Reader:
         effective = read(folder / "effective-config.json")
         plan = obj(effective.get("plan"))
         manifest = read(folder / "manifest.json")
-        going = not ended and alive(folder)
+        going = not ended and catalogue.alive(folder)
         book = ledger.Ledger(folder, strict=False)
         sums = book.figures()
         open_ones = book.open()

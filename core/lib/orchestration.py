@@ -11,6 +11,7 @@ from lib.task import Output
 DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_CAP = 4
 DEFAULT_MAX_ITEMS = 50
+ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an agent do the work
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Worker:
     outputs: tuple[Output, ...] = ()  # the definition's and its own
     declared: tuple[Output, ...] = ()  # only its own
     after: tuple[str, ...] = ()
+
+    @property
+    def asks_agents(self) -> bool:
+        return bool(self.agent or self.agent_from or self.tool in ASKS_AGENTS)
 
 
 @dataclass(frozen=True)

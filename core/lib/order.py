@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import agents, calling, checks, files, schemas
-from lib.cli import Call
+from lib.call import Call
 from lib.orchestration import Worker
 from lib.session import Step
 from lib.task import Task

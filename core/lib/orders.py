@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import agents, files
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import StrataError, usage
 from lib.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
 from lib.order import Order, sealed

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 from lib import process, signals
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import LAYER_NAMES, Interrupted, Json
 from lib.drivers import Answer
 

@@ -7,7 +7,7 @@ import select
 import sys
 from pathlib import Path
 
-from lib import files, live, printing, process
+from lib import events, files, process, streams
 from lib.approvals import Asked, Decision, read_answer
 from lib.calling import ToolResult
 from lib.contract import Interrupted, Json, StrataError
@@ -21,8 +21,8 @@ def at_a_terminal() -> bool:
 
 def _read(prompt: str) -> str:
     """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
-    with live.aside():
-        printing.write(sys.stderr, printing.harmless(prompt))
+    with events.aside():
+        streams.write(sys.stderr, streams.harmless(prompt))
         while not select.select([sys.stdin], [], [], 0.2)[0]:
             if process.stopping.is_set():
                 raise Interrupted()

@@ -9,22 +9,22 @@ from typing import Any
 from lib import (
     agent_mode,
     checkpoints,
-    cli,
     depth,
-    explain,
     fanout,
     files,
     ledger,
     orchestrator_file,
+    outlook,
     outputs,
     refinements,
-    report,
     trees,
     verification,
+    watchers,
 )
 from lib.approvals import Approvals
+from lib.arguments import keyword
+from lib.call import Call
 from lib.calling import ToolResult
-from lib.cli import Call
 from lib.contract import (
     ASKS_PARENT,
     CORE,
@@ -110,7 +110,7 @@ def run(call: Call, plan: Plan, phase: Phase) -> Json:
         coordinator.pause()
     document = coordinator.report(code, grade)
     coordinator.checkpoint(grade)
-    return document | {"report": str(report.write(call.session.folder))}
+    return document | {"report": str(watchers.report(call.session.folder))}
 
 
 def _since(before: Json) -> Json:
@@ -206,7 +206,7 @@ class Coordinator:
         if self.phase.checks:
             listed["verification"] = f"uv run {CORE}/sentinel.py --of {self.phase.folder} (when all of them have ended well)"
         base = Step(self.phase.folder, "coordinator")
-        done = explain.all_done(self.call, self.plan, (self.phase,))
+        done = outlook.all_done(self.call, self.plan, (self.phase,))
         reply = (
             agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "phase-coordinator", base, self.phase.name, listed)
         )
@@ -217,7 +217,7 @@ class Coordinator:
         """How a run stands, whatever the agent says of it."""
         path = self.folder / run.name / "manifest.json"
         known = files.read_json(path) if path.exists() else {}
-        left = explain.unfinished(self.call, self.plan, self.phase, run)
+        left = outlook.unfinished(self.call, self.plan, self.phase, run)
         if known.get("exit_code") in DONE and not left:
             return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
         if known.get("exit_code") and known["exit_code"] not in DONE:
@@ -304,7 +304,7 @@ class Coordinator:
 
     def _answers(self, run: Run) -> list[str]:
         """Of what a person answered, what this run asks. A stage is named alone, or as RUN.STAGE where two runs ask the same."""
-        given: dict[str, str] = cli.keyword(self.call.options.answer, "--answer")
+        given: dict[str, str] = keyword(self.call.options.answer, "--answer")
         if not given:
             return []
         asking = [s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages if s.ask]
@@ -416,7 +416,7 @@ class Coordinator:
             self.roll_back()
         if known.exists() and self.rolled_back:
             files.write_json(known, files.read_json(known) | {"rolled_back": self.rolled_back})
-        report.write(self.call.session.folder)
+        watchers.report(self.call.session.folder)
         return {
             "tool": "coordinator",
             "status": "success",

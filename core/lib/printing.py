@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-from typing import Any, TextIO
+from typing import Any
 
+from lib import streams
 from lib.contract import MEANING, ExitCode, Json
 from lib.redact import redact
 
@@ -30,24 +29,8 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
         text = readable(said)
     else:
         text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
-    text = text if output_format == "json" else harmless(text)
-    write(sys.stdout, (redact(text) if outermost else text) + "\n")
-
-
-def harmless(text: str) -> str:
-    """Without what a terminal would obey instead of show, or turn a line around. As long as it was."""
-    return "".join(c if c in "\n\t\u00a0" or c.isprintable() else "\ufffd" for c in text)
-
-
-def write(stream: TextIO, text: str) -> None:
-    """Prints, if anybody can hear it. A closed pipe or a full disk behind a stream does not change how the tool ended."""
-    try:
-        known = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(text.encode(known, "replace").decode(known))  # a terminal that does not know a sign shows a ?
-        stream.flush()
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or the interpreter would fail on its way out
+    text = text if output_format == "json" else streams.harmless(text)
+    streams.write(sys.stdout, (redact(text) if outermost else text) + "\n")
 
 
 def _value(value: Any) -> str:
@@ -104,7 +87,7 @@ def error(problem: Json) -> None:
         text = f"{word}: {problem['message']}\n"
         text += f"  evidence: {problem['evidence']}\n" if problem.get("evidence") else ""
         text += f"  → {problem['hint']}\n" if problem.get("hint") else ""
-        text = harmless(text)
+        text = streams.harmless(text)
     else:
         text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
-    write(sys.stderr, redact(text))
+    streams.write(sys.stderr, redact(text))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import files, verdicts
+from lib.call import Call
 from lib.calling import ToolResult
-from lib.cli import Call
 from lib.contract import ALWAYS_RAISED, ExitCode, Json
 from lib.session import Step
 

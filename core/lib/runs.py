@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import again, agent_mode, agents, checks, cli, explain, files
-from lib.cli import Call
+from lib import agent_mode, agents, checks, files, look, redo
+from lib.arguments import keyword
+from lib.call import Call
 from lib.contract import MINIMUM_STACK, Json, StrataError, nearest, usage
 from lib.orchestration import Orchestration
 from lib.orders import read_params
@@ -48,15 +49,15 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
             usage(f"--{flag.replace('_', '-')} {value!r} is not a plain name")
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
     again_from = call.options.start_from
-    chosen = again.from_stage(orchestration, step, again_from, _session(call)) if again_from else None
+    chosen = redo.from_stage(orchestration, step, again_from, _session(call)) if again_from else None
     if call.options.explain:
         call.look_at_session()
-        return explain.orchestrator(explain.begin(call, chosen), orchestration, values, step).document()
+        return look.orchestrator(look.begin(call, chosen), orchestration, values, step).document()
     call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
     if chosen:
-        again.mark(call.session.folder, chosen)
+        redo.mark(call.session.folder, chosen)
     walk = Walk(call, orchestration, values, step)
-    walk.answers.receive(orchestration, cli.keyword(call.options.answer, "--answer"))
+    walk.answers.receive(orchestration, keyword(call.options.answer, "--answer"))
     return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
 
 

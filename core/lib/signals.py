@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import files
+from lib import files, trace
 from lib.contract import STATUS, StrataError, usage
 from lib.session import now
 
@@ -52,11 +52,12 @@ def write(
     layer: str,
     name: str,
     status: str,
-    artifact_path: str | Path | None,
-    trace_id: str | None,
-    elapsed_seconds: float | None,
+    artifact_path: str | Path | None = None,
+    trace_id: str | None = None,
+    elapsed_seconds: float | None = None,
     exit_code: int | None = None,
 ) -> Path:
+    """Says that a piece of work ended: `success`, `fail` or `needs-refinement`."""
     if layer not in LAYERS:
         usage(f"a signal's layer is one of {', '.join(LAYERS)}, not {layer!r}")
     if status not in SUFFIX:
@@ -77,7 +78,7 @@ def write(
         "status": status,
         "created_at": completed,
         "completed_at": completed,
-        "trace_id": trace_id or "",
+        "trace_id": trace_id or trace.get_trace_id() or "",
         "layer": layer,
         "name": name,
         "elapsed_seconds": round(elapsed_seconds or 0.0, 3),

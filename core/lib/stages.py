@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import again, exhaustion, fanout, files, manifest, worktrees
+from lib import exhaustion, fanout, files, loops, manifest, worktrees
 from lib.answers import Answers
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, StrataError
+from lib.events import Timer
 from lib.finished import Finished
 from lib.manifest import StageResult
-from lib.observability import Timer
 from lib.orchestration import Loop, Orchestration, Stage
 from lib.order import Order
 from lib.orders import Orders
@@ -305,7 +305,7 @@ class Walk:
         for path in sorted((self.home / "loops").glob("*.json")):
             record = files.read_json(path)
             if record["from"] == stage.name and record["rounds"][stage.name]["round"] == self.rounds[stage.name]:
-                again.set_aside(path)
+                loops.set_aside(path)
 
     def answered_behind(self, stage: Stage) -> bool:
         """Whether a person has answered a question that comes after the stage: what was given up by then stays so, or the same

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import calling, files, observability, process, signals
-from lib.cli import Call
+from lib import calling, files, process, signals
+from lib.call import Call
 from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, STATUS, ExitCode, Interrupted, Json
 from lib.finished import Finished
 from lib.history import made
@@ -120,7 +120,7 @@ def keep_word(call: Call, order: Order, done: StepResult) -> StepResult:
     if not signals.stands(call.session.folder, "exec", order.step.slug):  # it was deleted, or a crash came before it
         status = "success" if done.exit_code == ExitCode.SUCCESS else "needs-refinement"
         artifact = next(iter(done.outputs.values()), None)
-        observability.signal_completion(call.session.folder, "exec", order.step.slug, status, artifact, call.trace_id)
+        signals.write(call.session.folder, "exec", order.step.slug, status, artifact, call.trace_id)
     return done
 
 
@@ -237,7 +237,7 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
     begun = [a for a in call.session.attempts(order.step) if a.number >= number and a.outcome is None]
     if begun and reply.exit_code != ExitCode.INTERRUPTED:
         begun[-1].finish(document)
-    observability.signal_completion(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
+    signals.write(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
     return document
 
 

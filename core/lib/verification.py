@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import agents, checks, files, judge, manifest, refinements, signals, verdicts
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.findings import audit_report, count, plain_fixes, plain_report, worst
 from lib.finished import Finished

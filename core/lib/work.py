@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from lib import agents, files, history, keeper, observability
+from lib import agents, events, files, history, keeper
 from lib.agents import Agent
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.drivers.paths import Names
+from lib.events import Timer
 from lib.judge import Judge, literal
-from lib.observability import Timer
 from lib.session import Attempt, Step, now
 from lib.snapshot import Change, Snapshot
 from lib.task import Output, Task
@@ -185,7 +185,7 @@ class Try:
     def _hand_over(self, sha256: str) -> None:
         """Tells the parent, on a pipe that only we hold, what is about to be on disk."""
         if keeper.leased:
-            observability.hand_over(self.attempt.folder.name, sha256)
+            events.hand_over(self.attempt.folder.name, sha256)
 
     def unbribed(self) -> list[str]:
         """Puts back what judges this work, and says what had been done to it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lib import fanout, files, process, refinements, trees
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import ExitCode, Json, StrataError
 from lib.order import Order
 from lib.session import MERGED, Step, now

@@ -204,11 +204,11 @@ def test_exit_codes_are_the_seeds() -> None:
 
 
 def test_threads_relaying_at_once_write_whole_lines(capfd: pytest.CaptureFixture[str]) -> None:
-    from lib import observability
+    from lib import events
 
     def talk(who: int) -> None:
         for n in range(200):
-            observability.relay(json.dumps({"who": who, "n": n, "pad": "y" * 5000}))
+            events.relay(json.dumps({"who": who, "n": n, "pad": "y" * 5000}))
 
     threads = [threading.Thread(target=talk, args=(n,)) for n in range(4)]
     for t in threads:

@@ -20,22 +20,20 @@ from unittest import mock
 from lib import (
     calling,
     checks,
-    cli,
+    edge,
+    events,
     executor,
     files,
     history,
     keeper,
     ledger,
-    observability,
-    page,
     process,
-    report,
     session,
     signals,
 )
+from lib.call import Call, Tool
 from lib.calling import ToolResult
-from lib.cli import Call, Tool
-from lib.contract import ExitCode, StrataError
+from lib.contract import LAYER_NAMES, ExitCode, StrataError
 from lib.depth import Depth
 from lib.session import Session
 from lib.task import Task
@@ -101,7 +99,7 @@ WORKER = Tool("worker", layer=1, summary="", example="")
 
 
 def _options(tool: Tool, arguments: Callable[[Any], None], words: Sequence[str]) -> Any:
-    parser = cli._parser(tool)
+    parser = edge._parser(tool)
     arguments(parser)
     return parser.parse_args(list(words))
 
@@ -147,7 +145,7 @@ class Engine:
             call, main = call_for(stem, words, self.cwd)
             document = self._work(call) if stem == "worker" else main(call)
         except StrataError as error:
-            document = cli.error_document(Tool(stem, 0, "", ""), error)
+            document = edge.error_document(Tool(stem, 0, "", ""), error)
         finally:
             _handed.table = before
         document = json.loads(json.dumps(document))
@@ -168,7 +166,7 @@ class Engine:
             call._session = Session(Path(call.options.session_dir), None)
             call._session.folder.mkdir(parents=True, exist_ok=True)
             call.label = label
-            signals.clear(call._session.folder, cli.LAYER_NAMES[call.tool.layer], label)
+            signals.clear(call._session.folder, LAYER_NAMES[call.tool.layer], label)
             return call._session
 
         def next_number(this: Session) -> int:
@@ -209,10 +207,8 @@ class Engine:
             mock.patch.object(keeper, "leased", True),
             mock.patch.object(checks, "run", run_check),
             mock.patch.object(checks, "git_state", lambda cwd: {}),
-            mock.patch.object(report, "write", lambda folder: folder / "execution-report.md"),
-            mock.patch.object(page, "write", lambda *a, **k: None),
-            mock.patch.object(observability, "write_live_report", lambda *a, **k: None),
-            mock.patch.multiple(observability, **quiet),
+            mock.patch.object(events, "write_live_report", lambda *a, **k: None),
+            mock.patch.multiple(events, **quiet),
             mock.patch.object(ledger.Ledger, "begin_run", lambda ledger: None),
             mock.patch.object(process, "stopping", threading.Event()),
         ):

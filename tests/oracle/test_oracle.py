@@ -17,7 +17,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import StrataError
 from lib.session import Step
 from lib.task import Task

@@ -125,12 +125,12 @@ def test_an_order_that_crosses_the_end_does_not_hide_it(house: House) -> None:
 
 def test_a_signal_before_or_after_the_work_is_noted_and_raises_nothing(house: House) -> None:
     words = (
-        "import os, signal\nfrom lib import cli, process\nfrom lib.contract import Interrupted\n"
-        "first = cli._Signals()\nos.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal\nfrom lib import edge, process\nfrom lib.contract import Interrupted\n"
+        "first = edge._Signals()\nos.kill(os.getpid(), signal.SIGTERM)\n"
         "assert process.stopping.is_set()\n"
         "try:\n    with first:\n        raise SystemExit('it began all the same')\n"
         "except Interrupted:\n    print('noted')\n"
-        "process.stopping.clear()\nsecond = cli._Signals()\n"
+        "process.stopping.clear()\nsecond = edge._Signals()\n"
         "with second:\n    pass\n"
         "os.kill(os.getpid(), signal.SIGTERM)\nprint('ended')\n"
     )

@@ -14,7 +14,7 @@ from typing import Any, cast
 from lib import files, grant, keeper
 from lib.contract import ExitCode, Json, StrataError, finite_cost
 from lib.drivers import Answer, Request
-from lib.observability import HEARTBEAT_SECONDS
+from lib.events import HEARTBEAT_SECONDS
 
 WATCH_SECONDS = 5.0
 AGENT_SESSION = "agent-session.json"  # in the attempt's folder as soon as there is one: what an interrupted attempt leaves

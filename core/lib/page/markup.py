@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from lib import files, live, printing
+from lib import files, live, streams
 from lib.scene import PARKED, RUNNING
 
 
 def e(value: object) -> str:
     """As text, and without the invisible characters that turn a line around."""
-    return html.escape(printing.harmless(str(value)), quote=True)
+    return html.escape(streams.harmless(str(value)), quote=True)
 
 
 def tag(name: str, *content: str, **attributes: object) -> str:

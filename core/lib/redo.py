@@ -10,11 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from lib import fanout, files, orchestrator_file
+from lib import fanout, files, loops
 from lib.contract import nearest, usage
 from lib.finished import AGAIN
 from lib.orchestration import Orchestration, Stage
-from lib.plan import Phase, Plan
 from lib.session import Step, every_attempt
 
 Chosen = Callable[[Step], bool]
@@ -55,51 +54,6 @@ def _after(stage: Stage, folder: Path | None) -> dict[str, list[str]]:
     return {key: [other for other in others if other in found] for key, others in found.items()}
 
 
-def from_step(plan: Plan, text: str, session: Path | None) -> Chosen:
-    """`PHASE`, `PHASE/RUN`, `PHASE/RUN/STAGE[/ITEM]` of a plan: that, and all that comes after it by dependency."""
-    name, _, rest = text.partition("/")
-    phase = _phase(plan, name, "--from")
-    later = {
-        p.folder for p in plan.phases if phase.name in fanout.all_before({p.name: p.depends_on for p in plan.phases}, p.name)
-    }
-    within: Chosen = _in_phase(phase, rest, session) if rest else lambda step: True
-    return lambda step: step.phase in later or (step.phase == phase.folder and within(step))
-
-
-def from_run(phase: Phase, text: str, session: Path | None) -> Chosen:
-    """The same inside one phase."""
-    within = _in_phase(phase, text, session)
-    return lambda step: step.phase == phase.folder and within(step)
-
-
-def only_phase(plan: Plan, name: str) -> Chosen:
-    folder = _phase(plan, name, "--only").folder
-    return lambda step: step.phase == folder
-
-
-def _phase(plan: Plan, name: str, flag: str) -> Phase:
-    found = next((p for p in plan.phases if name in (p.name, p.folder)), None)
-    if not found:
-        usage(f"{flag}: there is no phase {name!r}", nearest(name, [p.name for p in plan.phases]))
-    return found
-
-
-def _in_phase(phase: Phase, text: str, session: Path | None) -> Chosen:
-    name, _, rest = text.partition("/")
-    runs = {r.name: r for r in phase.runs}
-    if name == "sentinel" and name not in runs:
-        return lambda step: step.orchestrator == "sentinel"
-    if name not in runs:
-        usage(f"--from: the phase {phase.name} has no run {name!r}", nearest(name, [*runs, "sentinel"]))
-    behind = {r.name for r in phase.runs if name in fanout.all_before({r.name: r.depends_on for r in phase.runs}, r.name)}
-    run = runs[name]
-    orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
-    within: Chosen = lambda step: step.orchestrator == name  # noqa: E731
-    if rest:
-        within = from_stage(orchestration, Step(phase.folder, name), rest, session)
-    return lambda step: within(step) or step.orchestrator in behind or step.orchestrator == "sentinel"
-
-
 def voided(session: Path, chosen: Chosen) -> dict[str, int]:
     """The chosen steps that have been tried, each with its last attempt."""
     found: dict[str, int] = {}
@@ -118,23 +72,7 @@ def mark(session: Path, chosen: Chosen) -> int:
     homes = {str(step.home): step for step, _ in every_attempt(session)}
     for home, step in homes.items():
         for record in sorted((session / home / "loops").glob("*.json")):
-            if not led_over(files.read_json(record)["rounds"], found, step):
+            if not loops.led_over(files.read_json(record)["rounds"], found, step):
                 continue
-            set_aside(record)
+            loops.set_aside(record)
     return len(found)
-
-
-def set_aside(record: Path) -> None:
-    """A loop that does not count any more. It stays on disk."""
-    number = 1 + len(list(record.parent.glob("before-*")))
-    aside = record.parent / f"before-{number}"
-    aside.mkdir()
-    for part in (record, record.with_suffix(".md")):  # the record first: without it, the loop has not been taken
-        if part.exists():
-            part.replace(aside / part.name)
-
-
-def led_over(rounds: dict[str, object], void: dict[str, int], home: Step) -> bool:
-    """Whether a loop of the orchestrator at `home` went back over a step whose past does not count."""
-    steps = [s for s in map(Step.parse, void) if (s.phase, s.orchestrator) == (home.phase, home.orchestrator)]
-    return any(s.stage.partition("-")[2] in rounds for s in steps)

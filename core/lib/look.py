@@ -12,16 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lib import again, fanout, files, forecast, orchestrator_file, outputs
+from lib import costs, fanout, files, loops, redo
 from lib.answers import Answers
-from lib.approvals import Approvals
-from lib.cli import Call
+from lib.call import Call
 from lib.contract import HOUSE, ExitCode, Json, StrataError
 from lib.ledger import Ledger
 from lib.manifest import StageResult
 from lib.orchestration import Loop, Orchestration, Reference, Stage, Worker
-from lib.orders import read_params
-from lib.plan import Phase, Plan, Run
 from lib.session import Step
 from lib.stages import Walk, Words
 from lib.verification import Terms, Verification
@@ -60,7 +57,7 @@ class Explanation:
 
     def document(self) -> Json:
         asked = [line for line in self.lines if line.get("agent_sessions")]
-        costs = [line["usd_expected"] for line in asked]
+        usd = [line["usd_expected"] for line in asked]
         unknown = [line["step"] for line in asked if line["usd_expected"] is None]
         return {
             "tool": self.call.tool.name,
@@ -68,18 +65,15 @@ class Explanation:
             "exit_code": 0,
             "explained": self.lines,
             **{does.lower(): sum(line["does"] == does for line in self.lines) for does in (SKIP, RUN, HALT)},
-            "usd_expected": None if unknown else round(sum(costs), 6),
+            "usd_expected": None if unknown else round(sum(usd), 6),
             "cost_unknown": unknown,
         }
 
 
-def begin(call: Call, chosen: again.Chosen | None = None) -> Explanation:
+def begin(call: Call, chosen: redo.Chosen | None = None) -> Explanation:
     folder = call.session.folder
-    base = Path(call.options.session_base or HOUSE / "sessions")
-    earlier = sorted((p for p in base.iterdir() if p.is_dir() and p != folder), reverse=True) if base.is_dir() else []
-    known = forecast.spent(earlier[: forecast.LOOKED_AT])
-    known |= forecast.spent([folder])  # what it cost here says most
-    return Explanation(call, known, again.voided(folder, chosen) if chosen else {})
+    known = costs.known(Path(call.options.session_base or HOUSE / "sessions"), folder)
+    return Explanation(call, known, redo.voided(folder, chosen) if chosen else {})
 
 
 # One orchestrator
@@ -152,10 +146,9 @@ class Look(Walk):
 
     def say(self, stage: Stage, does: str, why: str, key: str = "", worker: Worker | None = None, sessions: int = 1) -> None:
         worker = worker or stage.worker
-        asks = bool(worker.agent or worker.agent_from or worker.tool in forecast.ASKS_AGENTS)
         turn = f"round-{self.rounds[stage.name]}" if stage.in_loop and self.rounds[stage.name] > 1 else ""
         name = "/".join(p for p in (self.name, stage.name, turn, key) if p)
-        self.said.say(name, does, why, worker.agent or stage.name, sessions if asks else 0)
+        self.said.say(name, does, why, worker.agent or stage.name, sessions if worker.asks_agents else 0)
 
     def work(self, stage: Stage, step: Step) -> StageResult:
         waits = self.waits_for_news(stage)
@@ -230,7 +223,7 @@ class Look(Walk):
 
     def gone_over(self, stage: Stage) -> bool:
         """History counts, but for what is asked for again."""
-        return not again.led_over({stage.name: None}, self.said.void, self.base) and super().gone_over(stage)
+        return not loops.led_over({stage.name: None}, self.said.void, self.base) and super().gone_over(stage)
 
     def forget_loops(self, stage: Stage) -> None:
         pass
@@ -255,109 +248,8 @@ def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[s
     return said
 
 
-# A phase, and a plan
-
-
-def plan(said: Explanation, whole: Plan, phases: tuple[Phase, ...]) -> Explanation:
-    """The given phases of a plan, in the order they would run."""
-    said.call.options.checks = whole.checks_file or None
-    state: dict[str, str] = {}  # by phase: SKIP, RUN, or why it halts
-    waiting = list(phases)
-    names = {p.name for p in phases}
-    while waiting:
-        phase = next(p for p in waiting if not (set(p.depends_on) & names) - set(state))
-        waiting.remove(phase)
-        halted = next((f"the phase {d} {state[d]}" for d in phase.depends_on if state.get(d, SKIP) not in (SKIP, RUN)), "")
-        renewed = {d for d in state if state[d] == RUN}
-        state[phase.name] = _phase(said, whole, phase, halted, renewed)
-    return said
-
-
-def _phase(said: Explanation, whole: Plan, phase: Phase, halted: str, renewed: set[str]) -> str:
-    first = len(said.lines)
-    point = phase.checkpoint
-    if point and not halted and point.at == "before":
-        halted = _checkpoint(said, whole, phase, news=any(text.split(".")[0] in renewed for text in point.show))
-    for run in phase.runs:
-        halted = _run(said, whole, phase, run, halted, renewed) or halted
-        if any(line["does"] == RUN for line in said.lines[first:]):
-            renewed = renewed | {f"{phase.name}.{run.name}"}
-    if phase.checks:
-        _verification(said, whole, phase, halted, any(line["does"] == RUN for line in said.lines[first:]))
-    new = any(line["does"] == RUN for line in said.lines[first:])
-    if point and not halted and point.at == "after":
-        halted = _checkpoint(said, whole, phase, news=new)
-    return halted or (RUN if new else SKIP)
-
-
-def _checkpoint(said: Explanation, whole: Plan, phase: Phase, news: bool) -> str:
-    """Says whether a person still has to say yes; returns why it halts, if it does."""
-    approvals = Approvals(said.call.session.folder, whole)
-    assert phase.checkpoint
-    decided = None if news else approvals.decision(approvals.asked(phase))
-    name = f"{phase.folder}/checkpoint"
-    if decided and decided["decision"] == "approve":
-        said.say(name, SKIP, f"approved by {decided['by']} at {decided['when']}")
-        return ""
-    why = f"{decided['by']} said no" if decided else f"a person is asked: {approvals.asked(phase).question}"
-    said.say(name, HALT, why)
-    return "waits for a person"
-
-
-def _run(said: Explanation, whole: Plan, phase: Phase, run: Run, halted: str, renewed: set[str]) -> str:
-    base = Step(phase.folder, run.name)
-    chosen = orchestrator_file.load(run.orchestrator, run.modifier)
-    params: dict[str, Any] = dict(run.params)
-    unknown: set[str] = set()
-    for name, text in run.inputs.items():
-        source = text.split(".")
-        if source[0] in renewed or ".".join(source[:2]) in renewed:
-            unknown.add(f"param.{name}")
-        answer = Approvals(said.call.session.folder, whole).answer_file(source[0])
-        found = answer if len(source) == 2 else outputs.of(said.call.session.folder, whole, text)
-        if not found or not found.exists():
-            unknown.add(f"param.{name}")
-        params[name] = str(found or "later")
-    try:
-        values = read_params(chosen, params, said.call.cwd)
-    except StrataError as error:
-        if not unknown:
-            said.say(f"{phase.folder}/{run.name}", HALT, error.message)
-            return f"{run.name} cannot run"
-        values = params
-    return Look(said, chosen, values, base, unknown).explain(halted)
-
-
-def all_done(call: Call, whole: Plan, phases: tuple[Phase, ...]) -> bool:
-    """Whether nothing is left to do: then no agent need be asked to do it."""
-    return all(line["does"] == SKIP for line in plan(Explanation(call, {}), whole, phases).lines)
-
-
-def unfinished(call: Call, whole: Plan, phase: Phase, run: Run) -> list[str]:
-    """The steps of a run that would not be skipped, by their names."""
-    call.options.checks = whole.checks_file or None
-    said = Explanation(call, {})
-    _run(said, whole, phase, run, "", set())
-    return [line["step"] for line in said.lines if line["does"] != SKIP]
-
-
-def _verification(said: Explanation, whole: Plan, phase: Phase, halted: str, news: bool) -> None:
-    name = f"{phase.folder}/sentinel"
-    if halted:
-        said.say(name, HALT, halted)
-        return
-    why = "there is something new to verify" if news else _unverified(said, whole, phase)
-    auditor = "sentinel-auditor" if phase.audit else ""
-    said.say(name, RUN if why else SKIP, why or "its grade still holds", auditor, 1 if auditor else 0)
-
-
 def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
     """What a sentinel alone would do."""
     why = Verification(said.call, terms, base).stale(said.void)
     said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
     return said
-
-
-def _unverified(said: Explanation, whole: Plan, phase: Phase) -> str:
-    terms = Terms.of_phase(whole, phase, said.call.cwd)
-    return Verification(said.call, terms, Step(phase.folder, "sentinel")).stale(said.void)

@@ -1,0 +1,39 @@
+"""Who looks on: a view registers here and is told when a session opens, when there is something to report, and how a tool ended.
+What happens knows nothing of those who look on, and what they cannot do does not change how a run ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from lib.contract import Json
+
+REPORT = "execution-report.md"
+
+
+class Watcher(Protocol):
+    def opened(self, session: Path) -> None:
+        """This process works in the session from now on, and a person may be at its terminal."""
+        ...
+
+    def reported(self, session: Path) -> None:
+        """A phase or a campaign has come to something that people read about."""
+        ...
+
+    def left(self) -> None:
+        """The work is over; what is printed from now on is the tool's last word."""
+        ...
+
+    def ended(self, session: Path, document: Json) -> Path | None:
+        """The run has ended like this. Returns what a person opens to read about it."""
+        ...
+
+
+watchers: list[Watcher] = []
+
+
+def report(session: Path) -> Path:
+    for watcher in watchers:
+        watcher.reported(session)
+    return session / REPORT
