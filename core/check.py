@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import agent_mode, checks, cli, executor, files, snapshot
+from lib import agent_mode, checks, checks_file, cli, executor, files, snapshot
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.finished import JUDGED
@@ -34,17 +34,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    path = Path(call.options.checks) if call.options.checks else checks.DEFAULT_FILE
+    path = Path(call.options.checks) if call.options.checks else checks_file.DEFAULT_FILE
     if len(set(call.options.names)) != len(call.options.names):
         usage("a check is named twice")
-    chosen = checks.choose(checks.load(path), call.options.names, str(path))
+    chosen = checks_file.choose(checks_file.load(path), call.options.names, str(path))
     phase = Step.parse(call.options.step).phase if call.options.step else ""
-    if checks.ARTIFACTS in call.options.names and not phase:
+    if checks_file.ARTIFACTS in call.options.names and not phase:
         usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")
 
     def judge(task: Task, out: Path) -> Json:
         records, after, steady = checks.run_steadily(chosen, call.cwd, out / "evidence", call.session.folder)
-        if checks.ARTIFACTS in call.options.names:
+        if checks_file.ARTIFACTS in call.options.names:
             records.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
         results = checks.summary(records)
         files.write_json(out / "verification-results.json", results)

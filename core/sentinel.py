@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks, cli, look, named, runs
+from lib import checks_file, cli, look, named, runs
 from lib.cli import Call, Tool
 from lib.contract import MINIMUM_STACK, Json, usage
 from lib.session import Step
@@ -52,12 +52,12 @@ def main(call: Call) -> Json:
 
 def read_terms(call: Call) -> Terms:
     options = call.options
-    path = Path(options.checks).resolve() if options.checks else checks.DEFAULT_FILE
+    path = Path(options.checks).resolve() if options.checks else checks_file.DEFAULT_FILE
     if not options.names and not options.checks:
-        known = ", ".join(checks.load(path))
+        known = ", ".join(checks_file.load(path))
         usage("which checks?", f"name some of {known}, or give a file of your own with --checks")
-    names = options.names or list(checks.load(path))
-    checks.choose(checks.load(path), names, str(path))
+    names = options.names or list(checks_file.load(path))
+    checks_file.choose(checks_file.load(path), names, str(path))
     if len(set(names)) != len(names):
         usage("a check is named twice")
     return Terms(

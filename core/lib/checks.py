@@ -6,84 +6,25 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from xml.etree import ElementTree
 
-from lib import config, environment, files, process, snapshot
-from lib.contract import Json, StrataError
+from lib import checks_file, environment, files, process, snapshot
+from lib.contract import Json
 from lib.events import Timer
 from lib.history import History
 from lib.redact import redact
 from lib.session import Step, every_writer, now
 
-DEFAULT_FILE = config.CONFIG / "checks.yaml"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")  # colours, titles and the like
 _WHOLE_SUMMARY = re.compile(r"=*\s*(?:\d+ [a-z]+(?:, )?)+ in [\d.:]+s?(?: \([\d:]+\))?\s*=*")
 _SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 
-@dataclass(frozen=True)
-class Check:
-    name: str
-    command: tuple[str, ...]
-    timeout_seconds: float = 600.0
-    env: tuple[str, ...] = ()  # variables it gets although they look like secrets
-    blocking: bool = True
-    parser: str = "exit-code"
-    report: str = ""  # of the junit parser: the XML file the command writes, in the folder it runs in
-
-
-def load(path: Path) -> dict[str, Check]:
-    document = config.read(path)
-    data = document.check("checks")
-    table: dict[str, Check] = {}
-    for name, spec in cast(Json, data["checks"]).items():
-        command: Any = spec["command"]
-        words = cast(list[str], command) if isinstance(command, list) else ["sh", "-c", str(command)]
-        if not _runs_something(command):
-            hint = "what is to be run? Leave the check out if there is nothing"
-            raise document.error(["checks", name, "command"], f"the check {name!r} runs nothing", hint)
-        if spec.get("parser") == "junit" and not spec.get("report"):
-            raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
-        table[name] = Check(
-            name,
-            tuple(w.replace("{python}", sys.executable) for w in words),
-            float(spec.get("timeout_seconds", 600)),
-            tuple(spec.get("env", ())),
-            spec.get("blocking", True),
-            spec.get("parser", "exit-code"),
-            spec.get("report", ""),
-        )
-    return table
-
-
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-
-
-def _runs_something(command: Any) -> bool:
-    """Whether a command is more than blanks and comments."""
-    if isinstance(command, list):
-        words = [str(word) for word in cast(list[Any], command)]
-        script = words[words.index("-c") + 1 :] if "-c" in words and Path(words[0]).name in _SHELLS else ["x"]
-        return bool(words) and bool(words[0].strip()) and bool(script) and _runs_something(script[0])
-    return any(line.strip() and not line.strip().startswith("#") for line in str(command).splitlines())
-
-
-def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:
-    for name in names:
-        if name == ARTIFACTS:
-            continue
-        if name not in table:
-            raise StrataError("UNKNOWN_CHECK", f"there is no check {name!r} in {where}", f"it has: {', '.join(table)}")
-    return [table[name] for name in names if name != ARTIFACTS]
-
-
-def run(check: Check, cwd: Path, evidence: Path) -> Json:
+def run(check: checks_file.Check, cwd: Path, evidence: Path) -> Json:
     """Runs one check and returns its record; the full output stays in `evidence`."""
     output = evidence / f"{check.name}.log"
     evidence.mkdir(parents=True, exist_ok=True)
@@ -141,7 +82,7 @@ def _nothing_left(cwd: Path, env: dict[str, str]) -> Generator[None]:
             lock.unlink(missing_ok=True)
 
 
-def _proof(check: Check, evidence: Path, env: dict[str, str]) -> Path | None:
+def _proof(check: checks_file.Check, evidence: Path, env: dict[str, str]) -> Path | None:
     """Where pytest itself is asked to write a report, out of reach of what it tests: a line that looks like its summary is not
     one. Only where the command is pytest for all to see; what another runner does with its environment is not known."""
     words = [Path(w).name for part in check.command for w in part.split()]
@@ -159,7 +100,6 @@ def _skipped(text: str) -> int:
 
 
 NOT_STARTED = 127  # the exit code of a shell, and of the keeper, for a command that is not there
-ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
 
 
 def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
@@ -181,7 +121,7 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
         wrong.append("the phase produced no output")
     note = "; ".join(wrong[:5]) or f"{len(seen)} artifacts"
     record: Json = {
-        "name": ARTIFACTS,
+        "name": checks_file.ARTIFACTS,
         "tool": "strata",
         "passed": not wrong,
         "errors": len(wrong),
@@ -191,7 +131,9 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
 
 
-def run_steadily(chosen: list[Check], cwd: Path, evidence: Path, session: Path) -> tuple[list[Json], dict[str, str], bool]:
+def run_steadily(
+    chosen: list[checks_file.Check], cwd: Path, evidence: Path, session: Path
+) -> tuple[list[Json], dict[str, str], bool]:
     """Runs checks on a folder, and says how the folder stands afterwards and whether that is what they judged. Where files
     changed while they ran, they run once more: what they write themselves changes again, and what somebody else wrote is seen."""
     own = {path for path, writes in History(session).all_writes().items() if _is_check(writes[-1].step)}
@@ -203,7 +145,9 @@ def run_steadily(chosen: list[Check], cwd: Path, evidence: Path, session: Path) 
     return records, after, changed <= own
 
 
-def _run_and_look(chosen: list[Check], cwd: Path, evidence: Path, session: Path) -> tuple[list[Json], dict[str, str], set[str]]:
+def _run_and_look(
+    chosen: list[checks_file.Check], cwd: Path, evidence: Path, session: Path
+) -> tuple[list[Json], dict[str, str], set[str]]:
     before = snapshot.table(cwd, (session,))
     records = [run(check, cwd, evidence) for check in chosen]
     after = snapshot.table(cwd, (session,))
@@ -217,7 +161,7 @@ def _is_check(step: str) -> bool:
 Counted = tuple[int, str, int | None]  # what is wrong, a word on it, and how many tests ran where that is known
 
 
-def count_errors(check: Check, exit_code: int, text: str, report: Path | None) -> Counted:
+def count_errors(check: checks_file.Check, exit_code: int, text: str, report: Path | None) -> Counted:
     """How many things are wrong. A test run that ran no test proves nothing and is not a pass."""
     if exit_code == NOT_STARTED:
         return 1, "the command could not be started", None

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, checks, files, grant, healing, ledger, names, sandbox, schemas, scope, verdicts, verify
+from lib import agents, checks, checks_file, files, grant, healing, ledger, names, sandbox, schemas, scope, verdicts, verify
 from lib.agents import Agent
 from lib.arguments import count, keyword, positive
 from lib.call import Call
@@ -159,11 +159,11 @@ def _prepare(agent: Agent, task: Task) -> Task:
     return replace(task, outputs=tuple(declared.values()))
 
 
-def _definition_checks(call: Call, agent: Agent) -> list[checks.Check]:
+def _definition_checks(call: Call, agent: Agent) -> list[checks_file.Check]:
     if not agent.checks:
         return []
-    path = Path(call.options.checks) if call.options.checks else checks.DEFAULT_FILE
-    return checks.choose(checks.load(path), list(agent.checks), str(path))
+    path = Path(call.options.checks) if call.options.checks else checks_file.DEFAULT_FILE
+    return checks_file.choose(checks_file.load(path), list(agent.checks), str(path))
 
 
 def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
@@ -246,7 +246,7 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
         ledger.Ledger(call.session.folder).close_open(call.session.relative(this.attempt.folder))
 
 
-def _repair(failed: Try, agent: Agent, chosen: list[checks.Check], work: Work) -> Json | None:
+def _repair(failed: Try, agent: Agent, chosen: list[checks_file.Check], work: Work) -> Json | None:
     """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
     text = str(work.said.get("result", ""))
     if not text.strip():
@@ -291,7 +291,7 @@ def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
     return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
 
 
-def _judge(this: Try, agent: Agent, chosen: list[checks.Check], reply: ToolResult) -> Work:
+def _judge(this: Try, agent: Agent, chosen: list[checks_file.Check], reply: ToolResult) -> Work:
     """Believes nothing: the status line first, then the files, then the checks."""
     said, task, out, cwd = reply.document, this.task, this.attempt.out, this.call.cwd
     if reply.exit_code != ExitCode.SUCCESS:

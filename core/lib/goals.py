@@ -13,7 +13,19 @@ from typing import Any, cast
 
 import yaml
 
-from lib import agents, checks, config, files, forecast, ledger, orchestrator_file, plan_file, resumed, schemas, verdicts
+from lib import (
+    agents,
+    checks_file,
+    config,
+    files,
+    forecast,
+    ledger,
+    orchestrator_file,
+    plan_file,
+    resumed,
+    schemas,
+    verdicts,
+)
 from lib.approvals import Approvals, Asked
 from lib.call import Call
 from lib.contract import ExitCode, Json, StrataError, usage
@@ -165,7 +177,7 @@ def mistake(draft: Path, written: Json, earlier: Plan | None) -> str:
     return ""
 
 
-def catalogue(checks_file: str) -> Json:
+def catalogue(chosen: str) -> Json:
     """All that a plan can be made of, as somebody needs to know it who has not seen the files."""
     known: Json = {}
     for path in sorted((config.CONFIG / "orchestrators").glob("*.yaml")):
@@ -184,9 +196,9 @@ def catalogue(checks_file: str) -> Json:
             "outputs": outputs,
             "agents": {name: agents.load(name).description for name in sorted(names)},
         }
-    table = checks.load(Path(checks_file) if checks_file else checks.DEFAULT_FILE)
+    table = checks_file.load(Path(chosen) if chosen else checks_file.DEFAULT_FILE)
     offered: Json = {name: {"command": check.command, "blocking": check.blocking} for name, check in table.items()}
-    offered[checks.ARTIFACTS] = {"command": "every output is there, and is what its stage recorded", "blocking": True}
+    offered[checks_file.ARTIFACTS] = {"command": "every output is there, and is what its stage recorded", "blocking": True}
     form = schemas.load("plan")["$defs"]
     return {"orchestrators": known, "checks": offered, "phase": form["phase"], "run": form["run"], "budget": form["budget"]}
 

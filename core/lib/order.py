@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, calling, checks, files, schemas
+from lib import agents, calling, checks_file, files, schemas
 from lib.call import Call
 from lib.orchestration import Worker
 from lib.session import Step
@@ -70,7 +70,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
     parts: dict[str, Any] = {
         "worker": order.agent or worker.tool,
         "tool": "" if order.agent else files.sha256(calling.find_tool(worker.tool)),
-        "checks": files.sha256(Path(call.options.checks or checks.DEFAULT_FILE)) if judges else "",
+        "checks": files.sha256(Path(call.options.checks or checks_file.DEFAULT_FILE)) if judges else "",
         "args": [_placeless(call, word) for word in order.args],
         "action": task.action,
         "target": _content(task.target, call),

@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from lib import checks, config, fanout, orchestrator_file, schemas
+from lib import checks_file, config, fanout, orchestrator_file, schemas
 from lib.config import Document
 from lib.contract import HOUSE, Json, StrataError, nearest
 from lib.depth import DEFAULT_MAX_DEPTH
@@ -92,7 +92,7 @@ class _Reader:
                 and p.name not in fanout.all_before(after, phase.name)
                 and phase.name not in fanout.all_before(after, p.name)
             ]
-            if phase.fix and together and set(phase.checks) - {checks.ARTIFACTS}:
+            if phase.fix and together and set(phase.checks) - {checks_file.ARTIFACTS}:
                 message = (
                     f"{phase.name} may run together with {', '.join(together)} in one folder: what is mended there is not its own"
                 )
@@ -122,12 +122,14 @@ class _Reader:
         self._graph([*at, "run"], {r.name: r.depends_on for r in runs}, "run")
         chosen = tuple(spec["verify"].get("checks", ()))
         if chosen:
-            path = Path(self._checks_file() or checks.DEFAULT_FILE)
-            table = checks.load(path)
+            path = Path(self._checks_file() or checks_file.DEFAULT_FILE)
+            table = checks_file.load(path)
             for number, name in enumerate(chosen):
-                if name not in (*table, checks.ARTIFACTS):
+                if name not in (*table, checks_file.ARTIFACTS):
                     at_check = [*at, "verify", "checks", number]
-                    raise self.document.error(at_check, f"there is no check {name!r}", nearest(name, (*table, checks.ARTIFACTS)))
+                    raise self.document.error(
+                        at_check, f"there is no check {name!r}", nearest(name, (*table, checks_file.ARTIFACTS))
+                    )
         return Phase(
             name=spec["name"],
             folder=f"phase-{index + 1:02d}-{spec['name']}",

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib import agent_mode, agents, checks, files, look, redo
+from lib import agent_mode, agents, checks_file, files, look, redo
 from lib.arguments import keyword
 from lib.call import Call
 from lib.contract import MINIMUM_STACK, Json, StrataError, nearest, usage
@@ -71,8 +71,8 @@ def require_checks(call: Call, orchestration: Orchestration) -> None:
     named = [(f"{orchestration.name}: ", a) for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
     definitions = [agents.load(agent) for w in workers for agent in (w.agent, *w.allow) if agent]
     named += [(f"{d.file}: ", name) for d in definitions for name in d.checks]
-    path = Path(call.options.checks or checks.DEFAULT_FILE)
-    known = checks.load(path) if named else {}
+    path = Path(call.options.checks or checks_file.DEFAULT_FILE)
+    known = checks_file.load(path) if named else {}
     for where, name in named:
-        if name not in (*known, checks.ARTIFACTS):
+        if name not in (*known, checks_file.ARTIFACTS):
             raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r} in {path}", nearest(name, known))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lib import agents, checks, files, judge, manifest, refinements, signals, verdicts
+from lib import agents, checks, checks_file, files, judge, manifest, refinements, signals, verdicts
 from lib.call import Call
 from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.findings import audit_report, count, plain_fixes, plain_report, worst
@@ -45,7 +45,7 @@ class Terms:
     @staticmethod
     def of_phase(plan: Plan, phase: Phase, cwd: Path) -> Terms:
         """As its coordinator tells the sentinel."""
-        path = Path(plan.checks_file or checks.DEFAULT_FILE)
+        path = Path(plan.checks_file or checks_file.DEFAULT_FILE)
         return Terms(phase.checks, path, phase.audit, phase.fix, phase.protect, phase.scope, request(phase, cwd))
 
 
@@ -117,7 +117,7 @@ class Verification:
         """What is asked of the folder, wherever it lies. Another question is another verification."""
         terms = self.terms
         asked = terms.request.removeprefix(f"{self.call.cwd}/")
-        of = self.published() if checks.ARTIFACTS in terms.checks or terms.audit else []
+        of = self.published() if checks_file.ARTIFACTS in terms.checks or terms.audit else []
         return files.digest([terms.checks, files.sha256(terms.checks_file), terms.audit, terms.protect, asked, of])
 
     def published(self) -> list[list[str]]:
@@ -349,7 +349,7 @@ class Verification:
     def judges(self) -> tuple[str, ...]:
         """Globs of everything that judges: tests and checkers' settings, what the plan protects, what the writer wrote, and
         the files the checks themselves name."""
-        known = checks.load(self.terms.checks_file)
+        known = checks_file.load(self.terms.checks_file)
         commands = [known[n].command for n in self.terms.checks if n in known]
         written: list[str] = []
         for ended in every_outcome(self.call.session.folder, self.base.phase):

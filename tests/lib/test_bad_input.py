@@ -15,7 +15,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from lib import agents, calling, checks, config, files, ledger, orchestrator_file, plan, plan_file, process, signals
+from lib import agents, calling, checks_file, config, files, ledger, orchestrator_file, plan, plan_file, process, signals
 from lib.contract import STATUS, StrataError
 from lib.session import Attempt, Step
 from lib.task import Task
@@ -145,7 +145,7 @@ def load_plan(path: Path) -> None:
 LOADERS: dict[str, tuple[Any, Callable[[Path], object]]] = {
     "plan": (PLAN, load_plan),
     "orchestrator": (ORCHESTRATOR, lambda path: orchestrator_file.load(str(path))),
-    "checks": (CHECKS, checks.load),
+    "checks": (CHECKS, checks_file.load),
 }
 
 
@@ -286,6 +286,7 @@ def test_a_child_that_floods_or_babbles_costs_no_memory_and_no_time(tmp_path: Pa
 import json, os, resource, sys
 sys.path.insert(0, {str(CORE)!r})
 from lib import calling, process
+from lib import checks_file
 done = process.run([sys.executable, {str(script)!r}], env=dict(os.environ))
 result = calling.believe("child.py", done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

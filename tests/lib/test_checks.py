@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib import checks
+from lib import checks, checks_file
 from lib.checks import Check
 from lib.contract import StrataError
 
@@ -47,7 +47,7 @@ def test_ruffs_count_wins_over_exit_code_0(tmp_path: Path) -> None:
 def test_a_command_that_runs_nothing_is_refused_when_the_file_is_read(tmp_path: Path, command: str) -> None:
     (tmp_path / "checks.yaml").write_text(f"version: 1\nchecks:\n  fine: {{command: 'true'}}\n  it: {{command: {command}}}\n")
     with pytest.raises(StrataError) as caught:
-        checks.load(tmp_path / "checks.yaml")
+        checks_file.load(tmp_path / "checks.yaml")
     assert caught.value.code == "BAD_CONFIG" and "checks.yaml:4" in caught.value.message
 
 
