@@ -13,10 +13,13 @@ from __future__ import annotations
 import argparse
 import re
 
-from lib import agent_mode, agents, cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
-from lib.task import Task
+from lib.plan import agents
+from lib.plan.task import Task
+from lib.stages import agent_mode
 
 TOOL = Tool(
     "agent",

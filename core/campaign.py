@@ -15,33 +15,29 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from lib import (
+from lib import cli
+from lib.campaign import (
     approvals,
     background,
     campaigns,
-    catalogue,
     checkpoints,
-    cli,
     forecast,
     goals,
-    ledger,
-    look,
     outlook,
     people,
     phases,
-    plan,
-    plan_file,
-    redo,
     redo_plan,
-    remembered,
     resumed,
-    session,
 )
-from lib.arguments import keyword, read_text
-from lib.campaigns import Campaign
+from lib.campaign.campaigns import Campaign
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, MINIMUM_STACK, Json, StrataError, command, usage
-from lib.plan import Plan
+from lib.plan import plan, plan_file
+from lib.plan.plan import Plan
+from lib.session import catalogue, ledger, remembered
+from lib.session.folder import new_folder
+from lib.stages import look, redo
+from lib.tool.arguments import keyword, read_text
 
 TOOL = Tool(
     "campaign",
@@ -118,7 +114,7 @@ def main(call: Call) -> Json:
 
 
 def detached(call: Call, base: Path, name: str) -> Json:
-    folder = Path(call.options.session_dir).resolve() if call.options.session_dir else session.new_folder(base, name)
+    folder = Path(call.options.session_dir).resolve() if call.options.session_dir else new_folder(base, name)
     return background.detach("campaign", sys.argv[1:], folder)
 
 

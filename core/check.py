@@ -13,12 +13,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import agent_mode, checks, checks_file, cli, executor, files, snapshot
+from lib import cli
+from lib.attempt import checks, executor
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
-from lib.finished import JUDGED
-from lib.session import Step
-from lib.task import Task
+from lib.disk import files
+from lib.plan import checks_file
+from lib.plan.task import Task
+from lib.session.folder import Step
+from lib.stages import agent_mode
+from lib.stages.finished import JUDGED
+from lib.workspace import snapshot
 
 TOOL = Tool(
     "check",

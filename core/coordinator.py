@@ -14,10 +14,14 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from lib import cli, files, look, named, outlook, phases, plan, plan_file, redo, redo_plan
+from lib import cli
+from lib.campaign import named, outlook, phases, redo_plan
 from lib.cli import Call, Tool
 from lib.contract import Json, nearest, usage
-from lib.plan import Phase, Plan
+from lib.disk import files
+from lib.plan import plan, plan_file
+from lib.plan.plan import Phase, Plan
+from lib.stages import look, redo
 
 TOOL = Tool(
     "coordinator",

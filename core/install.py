@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, files
-from lib.agents import PROMPTS
+from lib import cli
 from lib.cli import Call, Tool
 from lib.contract import CORE, HOUSE, Json, usage
+from lib.disk import files
+from lib.plan.agents import PROMPTS
 
 TOOL = Tool(
     "install",

@@ -13,10 +13,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, files, named, orchestrator_file, runs
-from lib.arguments import keyword
+from lib import cli
+from lib.campaign import named
 from lib.cli import Call, Tool
 from lib.contract import Json
+from lib.disk import files
+from lib.plan import orchestrator_file
+from lib.stages import runs
+from lib.tool.arguments import keyword
 
 TOOL = Tool(
     "orchestrator",

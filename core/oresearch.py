@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import argparse
 
-from lib import agents, cli, named, orchestrator_file, runs
+from lib import cli
+from lib.campaign import named
 from lib.cli import Call, Tool
 from lib.contract import Json
+from lib.plan import agents, orchestrator_file
+from lib.stages import runs
 
 TOOL = Tool(
     "oresearch",

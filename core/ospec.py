@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import argparse
 
-from lib import cli, named, orchestrator_file, runs
+from lib import cli
+from lib.campaign import named
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
+from lib.plan import orchestrator_file
+from lib.stages import runs
 
 TOOL = Tool(
     "ospec",

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import argparse
 
-from lib import agent_mode, agents, cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
-from lib.task import Task
+from lib.plan import agents
+from lib.plan.task import Task
+from lib.stages import agent_mode
 
 TOOL = Tool(
     "researcher",

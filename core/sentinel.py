@@ -13,11 +13,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import checks_file, cli, look, named, runs
+from lib import cli
+from lib.campaign import named
 from lib.cli import Call, Tool
 from lib.contract import MINIMUM_STACK, Json, usage
-from lib.session import Step
-from lib.verification import Terms, Verification
+from lib.plan import checks_file
+from lib.session.folder import Step
+from lib.stages import look, runs
+from lib.stages.sentinel import Terms, Verification
 
 TOOL = Tool(
     "sentinel",

@@ -14,10 +14,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from lib import catalogue, cli, events, gallery, live, looking, page, process, report, streams
-from lib.arguments import count
+from lib import cli
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
+from lib.process import processes, streams
+from lib.session import catalogue, events
+from lib.tool.arguments import count
+from lib.view import gallery, page, reader, report, terminal
 
 TOOL = Tool(
     "session",
@@ -73,11 +76,13 @@ def said(**fields: object) -> Json:
 
 
 def show(folder: Path) -> Json:
-    seen = looking.Reader(folder).look()
-    out = live.console(stderr=False)
-    lines = [line.plain for line in live.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, live.plain(out))]
+    seen = reader.Reader(folder).look()
+    out = terminal.console(stderr=False)
+    lines = [
+        line.plain for line in terminal.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, terminal.plain(out))
+    ]
     error: Json = seen.manifest.get("error") or {}
-    lines += [f"! {warning}" for warning in looking.texts(seen.manifest.get("warnings"))]
+    lines += [f"! {warning}" for warning in reader.texts(seen.manifest.get("warnings"))]
     if error and not seen.alive:
         lines += ["", f"{error.get('code')}: {error.get('message')}", *([f"→ {error['hint']}"] if error.get("hint") else [])]
     return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))
@@ -85,13 +90,13 @@ def show(folder: Path) -> Json:
 
 def watch(folder: Path) -> Json:
     """Until the run has ended; one that has ended is shown as it is."""
-    if live.wanted() and catalogue.alive(folder):
-        live.View(folder, live.console()).follow(lambda seen: process.stopping.is_set() or not seen.alive)
+    if terminal.wanted() and catalogue.alive(folder):
+        terminal.View(folder, terminal.console()).follow(lambda seen: processes.stopping.is_set() or not seen.alive)
     else:
         while catalogue.alive(folder):
-            if process.stopping.wait(0.5):
+            if processes.stopping.wait(0.5):
                 raise Interrupted()
-    if process.stopping.is_set():
+    if processes.stopping.is_set():
         raise Interrupted()
     return show(folder)
 
@@ -105,7 +110,7 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
     for event in shown:
         print(streams.harmless(events.for_person(event)), flush=True)
     while catalogue.alive(folder):
-        if process.stopping.wait(0.3):
+        if processes.stopping.wait(0.3):
             raise Interrupted()
         with path.open("rb") as file:
             file.seek(offset)

@@ -20,17 +20,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from lib import agents, cli, config, environment, files, grant, names, process, redact, sandbox, schemas, session
-from lib.arguments import count, positive, read_text
+from lib import cli, names
+from lib.agent import sandbox
+from lib.agent.drivers import Answer, Request, record
+from lib.agent.drivers.conversation import AGENT_SESSION, Conversation, end_cli, hear, to_answer, watch
+from lib.agent.drivers.replay import replay
+from lib.agent.drivers.stand_in import standing_in
+from lib.agent.parking import Parking
 from lib.cli import Call, Tool
 from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
-from lib.drivers import Answer, Request, record
-from lib.drivers.conversation import AGENT_SESSION, Conversation, end_cli, hear, to_answer, watch
-from lib.drivers.replay import replay
-from lib.drivers.stand_in import standing_in
-from lib.ledger import CUT_OFF, Ledger, Reservation
-from lib.parking import Parking
-from lib.snapshot import IGNORED, Hidden, Snapshot
+from lib.disk import config, files, redact, schemas
+from lib.plan import agents
+from lib.process import environment, processes
+from lib.session.folder import Attempt, Step, bare_step
+from lib.session.ledger import CUT_OFF, Ledger, Reservation
+from lib.tool import grant
+from lib.tool.arguments import count, positive, read_text
+from lib.workspace.snapshot import IGNORED, Hidden, Snapshot
 
 TOOL = Tool(
     "spawn",
@@ -91,7 +97,7 @@ def main(call: Call) -> Json:
     call.depth.require(1)
     shell = any(grant.tool_name(t) == "Bash" for t in tools)
     sandboxed = call.driver != "replay" and sandbox.wanted(options.sandbox, shell)
-    step = session.Step.parse(call.options.step) if call.options.step else session.bare_step(call.options.name)
+    step = Step.parse(call.options.step) if call.options.step else bare_step(call.options.name)
     call.open_session(call.options.name if call.options.name != "spawn" else prompt[:60], step.slug)
     if call.depth.remaining == 1:
         call.report("depth-warning", "this is the last level: the agent cannot start another, and cannot be healed")
@@ -195,16 +201,16 @@ def read_tools(call: Call) -> tuple[str, ...]:
     return tools
 
 
-def given_attempt(call: Call) -> session.Attempt | None:
+def given_attempt(call: Call) -> Attempt | None:
     """The attempt folder an executor made for us; the outcome is then the executor's to write."""
     if not call.options.attempt_dir:
         return None
     folder = Path(call.options.attempt_dir)
-    return session.Attempt(folder, int(folder.name.removeprefix("attempt-")))
+    return Attempt(folder, int(folder.name.removeprefix("attempt-")))
 
 
 def make_request(
-    call: Call, attempt: session.Attempt, prompt: str, system_prompt: str, schema: Json | None, tools: tuple[str, ...]
+    call: Call, attempt: Attempt, prompt: str, system_prompt: str, schema: Json | None, tools: tuple[str, ...]
 ) -> Request:
     options = call.options
     # A folder may be spoken of by the name it was given, which may be a link, and by its real one.
@@ -293,9 +299,7 @@ def so_far(answer: Answer) -> Json:
     return {"agent_session_id": answer.agent_session_id, "session_usd": answer.cost_usd, "session_usage": answer.usage}
 
 
-def ask_patiently(
-    call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]
-) -> Answer:
+def ask_patiently(call: Call, request: Request, step: Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]) -> Answer:
     """The answer, after as many rate limits as it takes to get one and `--max-wait` allows. A session that had got somewhere
     is gone on with. What was heard so far is in `heard`, also of a session that was cut short."""
     parking = Parking(call)
@@ -311,12 +315,12 @@ def ask_patiently(
             request = dataclasses.replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
 
 
-def ask(call: Call, request: Request, step: session.Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]) -> Answer:
+def ask(call: Call, request: Request, step: Step, ordinal: int, roots: dict[str, Path], heard: list[Answer]) -> Answer:
     if call.driver != "replay":
         heard.append(live(request))
     else:
         heard.append(replay(request, Path(call.options.fixtures), step, ordinal, call.options.accept_drift, roots))
-    if process.stopping.is_set():
+    if processes.stopping.is_set():
         raise Interrupted()
     return heard[-1]
 
@@ -331,11 +335,11 @@ def live(request: Request) -> Answer:
     redact.remember()  # the secrets of this environment are still to be kept out of what is written
     os.environ.clear()  # the SDK hands its own environment down, whatever else it is given
     os.environ.update(request.env)
-    process.stop_softly = end_cli
+    processes.stop_softly = end_cli
     try:
         asyncio.run(converse(talk))
     finally:
-        process.stop_softly = None
+        processes.stop_softly = None
     return to_answer(talk)
 
 
@@ -440,7 +444,7 @@ def kept_cli(folder: Path, package: Path) -> Path:
         raise StrataError(
             "CLI_MISSING", "the agent CLI is not installed", "reinstall claude-agent-sdk: uv cache clean claude-agent-sdk"
         )
-    words = [sys.executable, "-S", "-E", str(CORE / "lib" / "keeper.py"), "--parent", str(os.getpid()), "--", command]
+    words = [sys.executable, "-S", "-E", str(CORE / "lib" / "process" / "keeper.py"), "--parent", str(os.getpid()), "--", command]
     script = folder / "claude"
     quoted = " ".join("'" + w.replace("'", "'\\''") + "'" for w in words)
     script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")

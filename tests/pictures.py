@@ -17,7 +17,8 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 sys.path[:0] = [str(TESTS), str(ROOT / "core")]
 
-from lib import live, looking, page  # noqa: E402
+from lib.view import page, reader  # noqa: E402
+from lib.view import terminal as live  # noqa: E402
 from scripted_model.server import Reply, Request, Script, fail, say, scripted, tool  # noqa: E402
 from support import House, wait_for  # noqa: E402
 
@@ -71,7 +72,7 @@ def terminal(house: House, into: Path) -> None:
             wait_for(lambda: '"Grep"' in (house.folder / "s/.live-report").read_text(), 60, "one searches")
             wait_for(lambda: list((house.folder / "s").glob("**/market/attempt-1/outcome.json")), 60, "one is done")
             time.sleep(4)
-            seen = looking.Reader(house.folder / "s").look()
+            seen = reader.Reader(house.folder / "s").look()
             out = Console(record=True, width=WIDTH, force_terminal=True, file=Path("/dev/null").open("w"))  # noqa: SIM115
             for line in live.picture(seen, WIDTH, 30):
                 out.print(line)

@@ -168,11 +168,12 @@ class House:
 import json
 import time
 from pathlib import Path
-from lib import cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Tool
 from lib.contract import ExitCode, StrataError
-from lib.task import Task
-from lib.verdicts import Verdict
+from lib.plan.task import Task
+from lib.attempt.verdicts import Verdict
 
 TOOL = Tool("{name}", layer=1, summary="A tool of a test.", example="uv run core/{name}.py")
 

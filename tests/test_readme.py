@@ -22,10 +22,10 @@ def test_the_tree_names_every_tool_and_folder_and_nothing_else() -> None:
 
 
 def test_each_tool_is_described_by_its_layer() -> None:
-    from lib import calling
+    from lib.process import tools
 
     for name, layer in re.findall(r"^  (\w+\.py)\s+layer (\d)", TREE, re.M):
-        assert calling.layer_of(CORE / name) == int(layer), name
+        assert tools.layer_of(CORE / name) == int(layer), name
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("uv run core/")])

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import NoReturn
 
-from lib import edge, onlookers
-from lib.call import Call, Tool
 from lib.contract import Json
+from lib.tool import edge
+from lib.tool.call import Call, Tool
+from lib.view import onlookers
 
 __all__ = ["Call", "Tool", "run"]
 

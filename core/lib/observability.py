@@ -9,10 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lib import process, report, signals
 from lib.contract import ExitCode
-from lib.events import Timer, emit_event, relay, write_live_report
-from lib.trace import build_child_env_with_trace, get_trace_id, propagate_trace_id
+from lib.process import processes
+from lib.session import signals
+from lib.session.events import Timer, emit_event, relay, write_live_report
+from lib.session.trace import build_child_env_with_trace, get_trace_id, propagate_trace_id
+from lib.view import report
 
 __all__ = [
     "Timer",  # P4
@@ -31,7 +33,7 @@ def run_streaming(
     cmd: Sequence[str], *, timeout: float | None, label: str, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """P1. Runs a child: its stderr is passed on line by line as it comes, its stdout comes back whole."""
-    finished = process.run(cmd, env=dict(os.environ if env is None else env), timeout_seconds=timeout, on_line=relay)
+    finished = processes.run(cmd, env=dict(os.environ if env is None else env), timeout_seconds=timeout, on_line=relay)
     if finished.timed_out:
         emit_event("monitor", label, "timeout", detail={"timeout_seconds": timeout})
         return int(ExitCode.TIMEOUT), finished.stdout.decode("utf-8", "replace")

@@ -21,7 +21,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "core")]
 
-from lib import keeper  # noqa: E402
+from lib.process import keeper  # noqa: E402
 from scripted_model.server import say, scripted, turns  # noqa: E402
 from support import CORE, House  # noqa: E402
 

@@ -15,10 +15,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from lib import agents, calling, checks_file, config, files, ledger, orchestrator_file, plan, plan_file, process, signals
 from lib.contract import STATUS, StrataError
-from lib.session import Attempt, Step
-from lib.task import Task
+from lib.disk import config, files
+from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
+from lib.plan.task import Task
+from lib.process import processes, tools
+from lib.session import ledger, signals
+from lib.session.folder import Attempt, Step
 from support import CORE
 
 settings.register_profile(
@@ -256,7 +259,7 @@ def test_a_name_from_outside_is_one_plain_folder(text: str) -> None:
 @example(stdout=b"[" * 100_000, code=0)
 @example(stdout=b'{"exit_code": NaN}', code=0)
 def test_what_a_child_says_is_believed_only_when_it_agrees(stdout: bytes, code: int) -> None:
-    result = calling.believe("x.py", process.Finished(code, stdout, ""))
+    result = tools.believe("x.py", processes.Finished(code, stdout, ""))
     assert result.exit_code in STATUS
     if result.exit_code == 0:
         assert code == 0
@@ -285,8 +288,9 @@ def test_a_child_that_floods_or_babbles_costs_no_memory_and_no_time(tmp_path: Pa
     code = f"""
 import json, os, resource, sys
 sys.path.insert(0, {str(CORE)!r})
-from lib import calling, process
-from lib import checks_file
+from lib.process import tools as calling
+from lib.process import processes as process
+from lib.plan import checks_file
 done = process.run([sys.executable, {str(script)!r}], env=dict(os.environ))
 result = calling.believe("child.py", done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

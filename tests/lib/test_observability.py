@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lib import observability, signals
+from lib import observability
 from lib.contract import StrataError
+from lib.session import signals
 
 
 def test_p1_stderr_is_passed_on_and_stdout_comes_back(capfd) -> None:

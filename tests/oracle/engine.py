@@ -17,26 +17,19 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from lib import (
-    calling,
-    checks,
-    edge,
-    events,
-    executor,
-    files,
-    history,
-    keeper,
-    ledger,
-    process,
-    session,
-    signals,
-)
-from lib.call import Call, Tool
-from lib.calling import ToolResult
+from lib.attempt import checks, executor
 from lib.contract import LAYER_NAMES, ExitCode, StrataError
-from lib.depth import Depth
-from lib.session import Session
-from lib.task import Task
+from lib.disk import files
+from lib.plan.task import Task
+from lib.process import keeper, processes, tools
+from lib.process.tools import ToolResult
+from lib.session import events, ledger, signals
+from lib.session import folder as session
+from lib.session.folder import Session
+from lib.tool import edge
+from lib.tool.call import Call, Tool
+from lib.tool.depth import Depth
+from lib.workspace import history
 from support import CORE
 
 Work = Callable[[Task, Path, Call], Any]
@@ -193,7 +186,7 @@ class Engine:
             "show": lambda event: None,
             "hand_over": lambda attempt, sha256: _handed.table.update({attempt: sha256}),
         }
-        find_tool, layer_of = calling.find_tool, calling.layer_of
+        find_tool, layer_of = tools.find_tool, tools.layer_of
         with (
             mock.patch.object(files, "write_atomic", write_atomic),
             mock.patch.object(files, "_sync_folder", lambda folder: None),
@@ -201,8 +194,8 @@ class Engine:
             mock.patch.object(Session, "next_number", next_number),
             mock.patch.object(Call, "open_session", open_session),
             mock.patch.object(Call, "call", lambda call, tool, words, **o: self._call(0, tool, [*call.child_flags(), *words])),
-            mock.patch.object(calling, "find_tool", lambda n: self.script if n == "worker.py" else find_tool(n)),
-            mock.patch.object(calling, "layer_of", lambda p: 1 if p == self.script else layer_of(p)),
+            mock.patch.object(tools, "find_tool", lambda n: self.script if n == "worker.py" else find_tool(n)),
+            mock.patch.object(tools, "layer_of", lambda p: 1 if p == self.script else layer_of(p)),
             mock.patch.object(history, "Beat", Beat),
             mock.patch.object(keeper, "leased", True),
             mock.patch.object(checks, "run", run_check),
@@ -210,6 +203,6 @@ class Engine:
             mock.patch.object(events, "write_live_report", lambda *a, **k: None),
             mock.patch.multiple(events, **quiet),
             mock.patch.object(ledger.Ledger, "begin_run", lambda ledger: None),
-            mock.patch.object(process, "stopping", threading.Event()),
+            mock.patch.object(processes, "stopping", threading.Event()),
         ):
             yield

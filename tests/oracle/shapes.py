@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 from hypothesis import strategies as st
-from lib.fanout import one_by_one
+from lib.process.fanout import one_by_one
 
 from oracle.model import Job, Record, World, attempt, key_of, look
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from lib.call import Call
+from lib.attempt.verdicts import Verdict
 from lib.contract import StrataError
-from lib.session import Step
-from lib.task import Task
-from lib.verdicts import Verdict
+from lib.plan.task import Task
+from lib.session.folder import Step
+from lib.tool.call import Call
 
 from oracle.engine import Engine, points
 from oracle.model import World, content_of, value_of

@@ -123,7 +123,7 @@ def test_a_torn_line_for_people_is_left_alone_and_one_of_the_ledger_is_said_once
 
 
 def test_a_clock_that_jumps_back_changes_nothing(trial: House) -> None:
-    for name in ("session", "checkpoints"):
+    for name in ("folder", "checkpoints"):
         trial.rewrite(
             name,
             ("datetime.now(UTC)", "_clock()"),

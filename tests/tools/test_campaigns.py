@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lib import schemas
+from lib.disk import schemas
 from support import ROOT, WORKER, House, Ran, log, plan, wait_for, with_marker
 
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
@@ -174,7 +174,7 @@ def test_the_artifacts_check_finds_what_was_changed_or_is_missing(trial: House) 
     write(trial, phase("one", "oa", verify="{checks: [artifacts]}"))
     ran = campaign(trial)
     assert (ran.code, ran.document["grade"]) == (0, "PASS"), ran.stderr
-    from lib import checks
+    from lib.attempt import checks
 
     artifact = trial.session / "phases/phase-01-one/artifacts/oa/01-a/made.json"
     folder = (trial.session, "phase-01-one", trial.workspace)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib import sandbox
+from lib.agent import sandbox
 from scripted_model.server import Reply, Request, say, tool
 from support import House
 

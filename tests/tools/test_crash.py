@@ -27,7 +27,8 @@ def crash_point(path):
     """A durable write is about to happen."""
     import fcntl, json, os, signal, sys, time
     from pathlib import Path
-    from lib import keeper, process
+    from lib.process import keeper
+    from lib.process import processes as process
     house = Path(__file__).resolve().parent.parent.parent
     try:
         told = json.loads((house / "crash.json").read_text())
@@ -65,7 +66,7 @@ def crash_point(path):
 def _stop_the_world():
     """Every process of the tree but this one, stopped; nothing is started behind our back."""
     import os, signal
-    from lib import keeper
+    from lib.process import keeper
     root = os.getpid()
     table = keeper.parents()
     while b"core/" in _words(table.get(root, 0)):
@@ -82,7 +83,7 @@ def _stop_the_world():
 
 def _above(layer):
     import os
-    from lib import keeper
+    from lib.process import keeper
     table, pid, found = keeper.parents(), os.getpid(), []
     while pid in table:
         pid = table[pid]

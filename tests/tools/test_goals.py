@@ -168,7 +168,7 @@ def test_what_a_plan_may_not_say(trial: House, name: str) -> None:
     """The reader alone, without an agent."""
     written, said = BAD[name]
     code = (
-        "import json, sys; from pathlib import Path; sys.path.insert(0, 'core'); from lib import goals;"
+        "import json, sys; from pathlib import Path; sys.path.insert(0, 'core'); from lib.campaign import goals;"
         "w = json.loads(sys.stdin.read()); d = Path('draft.yaml');"
         "d.write_text(goals._text(w, {'goal': 'x', 'rounds': 1}, None)); print(goals.mistake(d, w, None))"
     )

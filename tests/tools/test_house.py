@@ -11,7 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from lib import calling, schemas
+from lib.disk import schemas
+from lib.process import tools
 from support import CORE, ROOT, House, clean_environment
 
 TOOLS = sorted(CORE.glob("*.py"))
@@ -33,7 +34,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_all_tools_declare_the_same_block_and_the_project_agrees() -> None:
-    blocks = {calling.inline_block(p) for p in TOOLS}
+    blocks = {tools.inline_block(p) for p in TOOLS}
     assert len(blocks) == 1
     text = "\n".join(line.removeprefix("# ").removeprefix("#") for line in blocks.pop().splitlines()[1:-1])
     block = tomllib.loads(text)
@@ -66,7 +67,7 @@ def test_every_call_of_a_tool_in_the_source_is_to_the_layer_below() -> None:
                 assert name == "agent.py"
                 continue
             assert path.name in layers, path
-            assert calling.layer_of(CORE / name) == layers[path.name] - 1, (path, name)
+            assert tools.layer_of(CORE / name) == layers[path.name] - 1, (path, name)
 
 
 def test_no_tool_is_named_like_a_module_of_the_standard_library() -> None:
@@ -75,7 +76,7 @@ def test_no_tool_is_named_like_a_module_of_the_standard_library() -> None:
 
 def test_every_tool_says_its_layer_and_starts_its_docstring_with_it() -> None:
     for path in TOOLS:
-        layer = calling.layer_of(path)
+        layer = tools.layer_of(path)
         docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
         assert docstring.startswith(f"Layer {layer}: "), path
         assert f"uv run core/{path.name}" in docstring, path

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib import ledger, plan, report
 from lib.contract import STATUS, ExitCode, StrataError
-from lib.session import Owner
-from lib.stages import GRAVEST_FIRST
+from lib.plan import plan
+from lib.session import ledger
+from lib.session.folder import Owner
+from lib.stages.walk import GRAVEST_FIRST
+from lib.view import report
 from scripted_model.server import Reply, Request, by_agent, say, tool, turns
 from support import WORKER, House, Ran, log, wait_for, with_marker
 from support import plan as told

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lib.ledger import Ledger
+from lib.session.ledger import Ledger
 from scripted_model.server import Reply, Request, Script, by_agent, say, scripted, tool
 from support import ROOT, House, wait_for, with_marker
 from tools.test_crash import POINT

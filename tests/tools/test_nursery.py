@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lib import keeper
+from lib.process import keeper
 from support import House, wait_for, with_marker
 
 SLEEPER = """
@@ -108,7 +108,8 @@ def test_without_its_nursery_a_tool_starts_interpreters(house: House) -> None:
 
 def test_an_order_that_crosses_the_end_does_not_hide_it(house: House) -> None:
     words = (
-        "import sys; sys.argv[0] = '/x'\nfrom lib import nursery, process\nfrom lib.contract import CORE\nimport os, time\n"
+        "import sys; sys.argv[0] = '/x'\nfrom lib.process import nursery, processes as process\n"
+        "from lib.contract import CORE\nimport os, time\n"
         "nursery.open_nursery()\ncodes = set()\n"
         "for n in range(60):\n"
         "    argv = [sys.executable, str(CORE / 'signals.py'), '--help']\n"
@@ -125,7 +126,8 @@ def test_an_order_that_crosses_the_end_does_not_hide_it(house: House) -> None:
 
 def test_a_signal_before_or_after_the_work_is_noted_and_raises_nothing(house: House) -> None:
     words = (
-        "import os, signal\nfrom lib import edge, process\nfrom lib.contract import Interrupted\n"
+        "import os, signal\nfrom lib.tool import edge\nfrom lib.process import processes as process\n"
+        "from lib.contract import Interrupted\n"
         "first = edge._Signals()\nos.kill(os.getpid(), signal.SIGTERM)\n"
         "assert process.stopping.is_set()\n"
         "try:\n    with first:\n        raise SystemExit('it began all the same')\n"

@@ -584,7 +584,7 @@ def test_whichever_process_of_the_tree_is_stopped_nothing_below_it_keeps_running
         "sleeper",
         f'''
 def work(task, out, call):
-    from lib import process
+    from lib.process import processes as process
     import os
     process.run_command(["sh", "-c", "{marker} & setsid {marker} & {marker}"], env=dict(os.environ))
     return Verdict("done")
@@ -687,7 +687,7 @@ def work(task, out, call):
 
 
 def test_item_keys_that_imitate_each_others_folder_names_stay_apart(trial: House) -> None:
-    from lib.files import safe_name
+    from lib.disk.files import safe_name
 
     fan_out(trial, [{"id": "a b"}, {"id": safe_name("a b")}])
     assert run(trial).code == 0
@@ -732,7 +732,7 @@ def test_a_new_run_waits_for_the_whole_old_tree_not_only_for_its_top(trial: Hous
         "sleeper",
         """
 def work(task, out, call):
-    from lib import process
+    from lib.process import processes as process
     import os
     if (call.cwd / "second").exists():
         old = (call.cwd / "started").read_text().strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib import looking, page
+from lib.view import page, reader
 from support import ROOT, WORKER, House, plan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -240,4 +240,4 @@ def test_a_report_can_be_made_of_a_run_that_was_killed_at_once(house: House, tmp
     (tmp_path / "s/.trace").write_text("0123456789abcdef\n")
     (tmp_path / "s/manifest.json").write_text("{")
     assert "Nothing has run yet" in page.text(tmp_path / "s")
-    assert looking.Reader(tmp_path / "s").look().root.status == "pending"
+    assert reader.Reader(tmp_path / "s").look().root.status == "pending"

@@ -74,8 +74,8 @@ def test_an_approval_holds_only_for_what_was_approved(trial: House) -> None:
 
 
 def test_a_changed_artifact_is_asked_about_again(trial: House) -> None:
-    from lib.approvals import Approvals
-    from lib.plan import Checkpoint, Phase, Plan, Run
+    from lib.campaign.approvals import Approvals
+    from lib.plan.plan import Checkpoint, Phase, Plan, Run
 
     phase = Phase("one", "phase-01-one", (Run("oa", "oa"),), checkpoint=Checkpoint("after", "Well?", ("one.oa.made",)))
     session = trial.folder / "s"
@@ -297,7 +297,7 @@ def test_rollback_in_a_fresh_workspace_is_refused_with_its_place(trial: House) -
 
 
 def test_rollback_works_in_a_subfolder_and_with_odd_names(repository: House) -> None:
-    from lib.trees import Tree
+    from lib.workspace.trees import Tree
 
     folder = repository.workspace / "sub"
     folder.mkdir()
@@ -355,9 +355,9 @@ def test_a_no_can_be_taken_back(trial: House) -> None:
 
 
 def test_what_a_person_was_asked_by_the_evaluator_is_in_the_escalation(trial: House) -> None:
-    from lib.calling import ToolResult
-    from lib.people import escalation
-    from lib.plan import Phase, Run
+    from lib.campaign.people import escalation
+    from lib.plan.plan import Phase, Run
+    from lib.process.tools import ToolResult
 
     reply = ToolResult(
         ExitCode.NEEDS_ESCALATION, {"status": "x", "error": {"code": "C", "message": "m", "question": "Red or blue?"}}
@@ -397,7 +397,7 @@ def test_what_the_user_did_while_a_phase_waited_is_not_put_back(repository: Hous
 
 
 def test_a_link_that_became_a_folder_is_put_back(repository: House) -> None:
-    from lib.trees import Tree
+    from lib.workspace.trees import Tree
 
     tree = Tree(repository.workspace, repository.folder / "s")
     commit = tree.take("refs/strata/test/before", "before")
@@ -410,7 +410,7 @@ def test_a_link_that_became_a_folder_is_put_back(repository: House) -> None:
 
 
 def test_a_resolution_is_told_until_it_has_helped(trial: House) -> None:
-    from lib import people
+    from lib.campaign import people
 
     session = trial.folder / "s"
     (session / "escalations").mkdir(parents=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib import environment, sandbox
+from lib.agent import sandbox
+from lib.process import environment
 from scripted_model.server import Reply, Request, say, tool, turns
 from support import House
 

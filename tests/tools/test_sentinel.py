@@ -427,7 +427,7 @@ def test_a_fixer_that_writes_nothing_is_no_success(house: House) -> None:
 
 
 def test_an_environment_in_the_folder_is_part_of_the_judge(house: House) -> None:
-    from lib.judge import DEFAULT, Judge
+    from lib.workspace.protected import DEFAULT, Judge
 
     packages = house.workspace / ".venv/lib/python3/site-packages"
     packages.mkdir(parents=True)
@@ -444,7 +444,7 @@ def test_an_environment_in_the_folder_is_part_of_the_judge(house: House) -> None
 
 
 def test_names_that_are_no_text_do_not_switch_the_judge_off(house: House) -> None:
-    from lib.judge import DEFAULT, Judge
+    from lib.workspace.protected import DEFAULT, Judge
 
     tests = house.workspace / "tests"
     tests.mkdir()
@@ -465,7 +465,7 @@ def test_names_that_are_no_text_do_not_switch_the_judge_off(house: House) -> Non
 
 
 def test_what_a_check_runs_judges_and_what_it_looks_at_is_the_work(house: House) -> None:
-    from lib.judge import of_commands
+    from lib.workspace.protected import of_commands
 
     w = house.workspace
     for name in ("scripts/check.sh", "scripts/inner.sh", "tools/verify.py", "sub/run.sh", "strict.toml", "app.py", "main.py"):

@@ -219,14 +219,14 @@ def test_a_killed_cli_is_a_failure_and_its_children_go_with_it(house: House, mod
 
 
 def _parent_line(pid: int) -> str:
-    from lib import keeper
+    from lib.process import keeper
 
     parent = keeper.parents().get(pid, 0)
     return Path(f"/proc/{parent}/cmdline").read_text()
 
 
 def _ours(pid: int, root: int) -> bool:
-    from lib import keeper
+    from lib.process import keeper
 
     return pid in keeper.descendants(root)
 

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lib import gallery, live, looking, scene
+from lib.session import catalogue
+from lib.view import gallery, reader, terminal, tree
 from scripted_model.server import Reply, Request, fail, say, tool
 from support import WORKER, House, at_a_terminal, plan, wait_for
 
@@ -51,11 +52,11 @@ def run(house: House, *flags: str) -> int:
     return house.json("campaign", str(house.folder / "plan.yaml"), "--session-dir", str(house.folder / "s"), *flags).code
 
 
-def look(house: House) -> scene.Scene:
-    return looking.Reader(house.folder / "s").look()
+def look(house: House) -> tree.Scene:
+    return reader.Reader(house.folder / "s").look()
 
 
-def node(root: scene.Node, *names: str) -> scene.Node:
+def node(root: tree.Node, *names: str) -> tree.Node:
     for name in names:
         root = next(n for n in root.nodes if n.name == name)
     return root
@@ -101,7 +102,7 @@ def test_a_run_that_goes_on_is_seen_from_elsewhere_and_a_killed_one_too(trial: H
         before = {str(p) for p in (trial.folder / "s").rglob("*")}
         os.kill(child.pid, signal.SIGKILL)
         child.communicate(timeout=60)
-    wait_for(lambda: not looking.alive(trial.folder / "s"), what="it is gone")
+    wait_for(lambda: not catalogue.alive(trial.folder / "s"), what="it is gone")
     seen = look(trial)
     assert node(seen.root, "one", "trial", "each", "z").status == "cut short"
     assert seen.root.status not in ("running", "success")
@@ -110,14 +111,14 @@ def test_a_run_that_goes_on_is_seen_from_elsewhere_and_a_killed_one_too(trial: H
 
 @pytest.mark.parametrize(("width", "height"), [(200, None), (100, 40), (60, 12), (30, 6), (20, 3)])
 def test_two_hundred_at_once_fit_any_terminal(tmp_path: Path, width: int, height: int | None) -> None:
-    stage = scene.Node("stage", "each", "running", wanted=200)
+    stage = tree.Node("stage", "each", "running", wanted=200)
     for number in range(200):
         status = "failed" if number % 50 == 7 else ("running" if number % 12 == 0 else "success")
-        one = scene.Node("item", f"item-{number}", status, note="it did not work out " * 9)
+        one = tree.Node("item", f"item-{number}", status, note="it did not work out " * 9)
         stage.nodes.append(one)
-    root = scene.Node("session", "many", "running", nodes=[scene.Node("phase", "p", "running", nodes=[stage])])
-    seen = scene.Scene(tmp_path, root, True, started=time.time() - 3700, now=time.time())
-    lines = live.picture(seen, width, height)
+    root = tree.Node("session", "many", "running", nodes=[tree.Node("phase", "p", "running", nodes=[stage])])
+    seen = tree.Scene(tmp_path, root, True, started=time.time() - 3700, now=time.time())
+    lines = terminal.picture(seen, width, height)
     assert all(line.cell_len <= width for line in lines)
     assert len(lines) <= (height or 1000)
     words = "\n".join(line.plain for line in lines)
@@ -130,8 +131,8 @@ def test_two_hundred_at_once_fit_any_terminal(tmp_path: Path, width: int, height
 
 
 def test_a_terminal_that_knows_no_signs_gets_letters(tmp_path: Path) -> None:
-    root = scene.Node("session", "ä", "success", nodes=[scene.Node("phase", "p", "failed")])
-    lines = live.picture(scene.Scene(tmp_path, root, False), 80, None, plain=True)
+    root = tree.Node("session", "ä", "success", nodes=[tree.Node("phase", "p", "failed")])
+    lines = terminal.picture(tree.Scene(tmp_path, root, False), 80, None, plain=True)
     assert all(line.plain.isascii() for line in lines)
     assert lines[1].plain.lstrip().startswith("x p")
 
@@ -159,7 +160,7 @@ def test_what_an_agent_does_now_and_that_one_is_parked_are_seen(house: House, mo
         assert (busy.status, busy.agent, busy.doing) == ("running", "helper", "Grep hello")
         assert late.status == "parked"
         assert late.doing.startswith("parked until 20")
-        words = "\n".join(line.plain for line in live.picture(look(house), 120, 20))
+        words = "\n".join(line.plain for line in terminal.picture(look(house), 120, 20))
         assert "helper Grep hello" in words
         child.terminate()
         child.communicate(timeout=60)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from lib import signals
+from lib.agent.drivers import Answer
+from lib.agent.parking import Parking
 from lib.contract import ExitCode
-from lib.drivers import Answer
-from lib.parking import Parking
+from lib.session import signals
 from scripted_model.server import Reply, Request, Script, fail, say, tool, turns
 from support import House, wait_for
 
@@ -146,8 +146,8 @@ def test_a_hung_agent_is_stopped_and_tried_once_more_as_a_timeout(house: House, 
 
 
 def test_a_tool_that_takes_its_time_is_no_hung_agent_and_is_seen(house: House, model) -> None:
-    shorter(house, "observability", HEARTBEAT_SECONDS=1)
-    shorter(house, "drivers/conversation", WATCH_SECONDS=0.3)
+    shorter(house, "events", HEARTBEAT_SECONDS=1)
+    shorter(house, "conversation", WATCH_SECONDS=0.3)
     model(turns(say(tool("Bash", command="sleep 6")), say("done")))
     ran = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--stall-timeout", "3")
     assert ran.code == 0, ran.stderr
@@ -159,7 +159,7 @@ def test_a_tool_that_takes_its_time_is_no_hung_agent_and_is_seen(house: House, m
 
 
 def test_every_tool_has_a_heartbeat_and_a_silent_child_is_stopped(house: House) -> None:
-    shorter(house, "observability", HEARTBEAT_SECONDS=0.5)
+    shorter(house, "events", HEARTBEAT_SECONDS=0.5)
     house.tool("slow", "def work(task, out, call):\n    time.sleep(2.5)\n    return Verdict('done')\n")
     house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: only, tool: slow.py, retry: {max: 0}}\n")
     ran = house.json("orchestrator", "trial")
@@ -167,7 +167,7 @@ def test_every_tool_has_a_heartbeat_and_a_silent_child_is_stopped(house: House) 
     beats = [e["layer"] for e in ran.events if e.get("event") == "heartbeat"]
     assert set(beats) == {"orch"}, "each layer speaks for those below it"
     assert len(beats) >= 3
-    shorter(house, "calling", SILENT_SECONDS=2)
+    shorter(house, "tools", SILENT_SECONDS=2)
     freeze = "def work(task, out, call):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
     house.tool("slow", freeze)
     ran = house.json("orchestrator", "trial", "--session-dir", str(house.folder / "t"))

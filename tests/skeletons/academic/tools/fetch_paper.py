@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lib import cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json, StrataError
-from lib.task import Task
+from lib.plan.task import Task
 
 TOOL = Tool("fetch_paper", layer=1, summary="Fetch one paper.", example="uv run core/fetch_paper.py 10.1000/1")
 

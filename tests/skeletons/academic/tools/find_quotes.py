@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lib import cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
-from lib.task import Task
+from lib.plan.task import Task
 
 TOOL = Tool("find_quotes", layer=1, summary="A tool of a skeleton.", example="uv run core/find_quotes.py")
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lib import cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
-from lib.task import Task
+from lib.plan.task import Task
 
 TOOL = Tool("wave_gate", layer=1, summary="A tool of a skeleton.", example="uv run core/wave_gate.py")
 

@@ -15,10 +15,11 @@ import json
 import urllib.request
 from pathlib import Path
 
-from lib import cli, executor
+from lib import cli
+from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
-from lib.task import Task
+from lib.plan.task import Task
 
 TOOL = Tool("post_bundle", layer=1, summary="Send texts to a URL.", example="uv run core/post_bundle.py http://127.0.0.1:1/")
 

@@ -1,0 +1,328 @@
+"""Layer 1's common story: begin a try, have the work done, verify it, and end the try with an outcome.
+
+The work is either an agent session (`run_agent`, through spawn) or a Python function (`run_function`, no model). Both end
+in the same outcome, so an orchestrator cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from lib import names
+from lib.agent import sandbox
+from lib.attempt import acceptance, checks, healing, verdicts
+from lib.attempt.verdicts import Verdict
+from lib.attempt.work import SHELF, Try, Work, bring_in, conclude
+from lib.contract import ExitCode, Json, StrataError, usage
+from lib.disk import files, globs, schemas
+from lib.plan import agents, checks_file
+from lib.plan.agents import Agent
+from lib.plan.task import Output, Task, compose
+from lib.process.tools import ToolResult
+from lib.session import ledger
+from lib.session.folder import Step, bare_step
+from lib.tool import grant
+from lib.tool.arguments import count, keyword, positive
+from lib.tool.call import Call
+
+REPAIR_TIER = "low-tier"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What every executor understands, besides its own words."""
+    add = parser.add_argument
+    add("--input", metavar="NAME=VALUE", action="append", default=[], help="a named input: a path or a text (repeatable)")
+    add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must be there afterwards")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
+    add("--timeout", type=positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
+    add("--stall-timeout", type=positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
+    add("--max-turns", type=count, metavar="N")
+    add("--max-budget-usd", type=positive, metavar="USD", help="of one attempt")
+    add("--self-heal", action="store_true", help=f"up to {healing.SELF_HEAL_MAX} further attempts, each told what was wrong")
+    add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
+    add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
+    add("--permission-mode", choices=grant.PERMISSION_MODES, help="instead of the definition's")
+    add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
+    add("--step", help=argparse.SUPPRESS)
+    add("--task", metavar="FILE", help=argparse.SUPPRESS)
+
+
+def read_task(call: Call, task: Task) -> Task:
+    """The task from the command line, or, where an orchestrator sent one, its record with the command's words in it."""
+    options = call.options
+    if options.task:
+        sent = Task.read(files.read_json(Path(options.task)))
+        return replace(sent, action=task.action or sent.action, target=task.target or sent.target, extra=task.extra or sent.extra)
+    outputs = [_read_output(text) for text in options.output]
+    return replace(task, inputs=task.inputs | _paths(keyword(options.input, "--input")), outputs=(*task.outputs, *outputs))
+
+
+def _paths(inputs: dict[str, str]) -> dict[str, str]:
+    """An input that names a file is given to the agent as a full path: it may work in another folder."""
+    return {name: str(Path(value).absolute()) if files.exists(value) else value for name, value in inputs.items()}
+
+
+def _read_output(text: str) -> Output:
+    name, equals, rest = text.partition("=")
+    path, _, schema = rest.partition(":")
+    if not (name and equals and path):
+        usage(f"--output takes NAME=PATH or NAME=PATH:SCHEMA, not {text!r}")
+    return Output(name, path, schema)
+
+
+def run_agent(call: Call, agent: Agent, task: Task) -> Json:
+    """The whole life of an executor that has an agent do the work."""
+    task = _prepare(agent, task)
+    call.depth.require(1)
+    step = _step(call, agent.name)
+    call.open_session(f"{agent.name}-{task.target}" if task.target else agent.name, step.slug)
+    chosen = _definition_checks(call, agent)
+    context: list[Path] = []
+    reads: list[Path] = [Path(p) for p in call.options.read_dir]
+    tries = 0
+    session = ""  # the agent session to go on with: an interrupted one, or where a heal is cheaper that way
+    cut_short = healing.interrupted(call, step, task)
+    while True:
+        with Try.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:
+            if cut_short:
+                told, session = healing.go_on(cut_short, this.attempt.out)
+                context, cut_short = [told], None
+                call.report("continuing", {"agent_session_id": session})
+            reply = _ask(this, agent, context, reads, tries, session)
+            if session and (reply.error or {}).get("code") == "UNKNOWN_AGENT_SESSION":
+                this.take_back()
+                reply = _ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
+            work = _judge(this, agent, chosen, reply)
+            tries += 1
+            heal = healing.can_heal(call, work, tries)
+            repair = bool(agent.structured) and work.code in healing.REPAIRABLE
+            if not heal and not repair and healing.must_ask_parent(call, work):
+                work = healing.ask_parent(this, work, tries)
+            document = this.end(work)
+        if repair and (repaired := _repair(this, agent, chosen, work)):
+            return repaired
+        if not heal:
+            return document
+        context, reads = [healing.feedback(this, work)], [this.attempt.out]
+        session = healing.worth_continuing(work)
+        call.report("healing", {"attempt": tries + 1, "because": work.wrong[:3]})
+
+
+def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Path], Verdict | Json], clock: bool = True) -> Json:
+    """The life of an executor that needs no model. The function writes its outputs below the folder it is given and
+    returns a verdict, or a document with `verdict` in it."""
+    step = _step(call, name)
+    call.open_session(name, step.slug)
+    with Try.begin(call, task, step, task.kind) as this:
+        with _clock(call.options.timeout) if clock else nullcontext():
+            answer = function(task, this.attempt.out)
+        said = answer if isinstance(answer, dict) else {}
+        verdict = verdicts.of(said) if isinstance(answer, dict) else answer
+        return this.end(conclude(verdict, *acceptance.artifacts(task, this.attempt.out, call.cwd, this.untouched()), said))
+
+
+@contextmanager
+def _clock(seconds: float) -> Generator[None]:
+    """An attempt has a clock, also where no agent keeps it."""
+
+    def late(*_: object) -> None:
+        raise StrataError("TIMEOUT", f"not done after {seconds:g} s", "give it more with --timeout", ExitCode.TIMEOUT)
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _step(call: Call, name: str) -> Step:
+    return Step.parse(call.options.step) if call.options.step else bare_step(name)
+
+
+def _prepare(agent: Agent, task: Task) -> Task:
+    """The task with the definition's own outputs in it, checked before anything is spent."""
+    if agent.actions and task.action not in agent.actions:
+        usage(f"{agent.name} does not know the action {task.action or '(none)'!r}", f"it knows: {', '.join(agent.actions)}")
+    missing = [name for name in agent.required_inputs if name not in task.inputs]
+    if missing:
+        flags = " ".join(f"--input {name}=…" for name in missing)
+        raise StrataError("MISSING_INPUT", f"{agent.name} needs the input {', '.join(missing)}", f"add {flags}")
+    declared = {o.name: o for o in (*agent.outputs, *task.outputs)}
+    if why := agents.cannot_leave(agent, list(declared.values())):
+        raise StrataError("CANNOT_LEAVE_OUTPUT", why, "give it the tool Write, or leave the output out")
+    for output in declared.values():
+        if output.schema:
+            schemas.load(output.schema)
+    return replace(task, outputs=tuple(declared.values()))
+
+
+def _definition_checks(call: Call, agent: Agent) -> list[checks_file.Check]:
+    if not agent.checks:
+        return []
+    path = Path(call.options.checks) if call.options.checks else checks_file.DEFAULT_FILE
+    return checks_file.choose(checks_file.load(path), list(agent.checks), str(path))
+
+
+def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
+    call, task, options = this.call, this.task, this.call.options
+    shelf = _shelf(this, agent)
+    out = shelf or this.attempt.out
+    prompt = compose(agent.name, task, out, call.cwd, agent.completion, agent.structured)
+    system = this.attempt.folder / "system.md"
+    files.write_atomic(system, agent.system_prompt + "\n")
+    mode = options.permission_mode or agent.permission_mode
+    if call.grant and grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode):
+        raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
+    flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
+    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
+    may_write = task.scope or agent.scope
+    if may_write or own:
+        flags += ["--write-dir", str(call.cwd)]
+    for glob in (*may_write, *own):
+        flags += ["--write-glob", glob]
+    for folder in sorted({*_input_folders(task, call.cwd), *map(str, reads)}):
+        flags += ["--read-dir", folder]
+    flags += ["--disallowed-tools", ",".join(agent.disallowed)] if agent.disallowed else []
+    turns = options.max_turns or agent.max_turns
+    flags += ["--max-turns", str(turns)] if turns else []
+    flags += ["--max-budget-usd", str(options.max_budget_usd)] if options.max_budget_usd else []
+    flags += ["--permission-mode", mode] if not options.permission_mode else []
+    flags += ["--sandbox", agent.sandbox]
+    for domain in agent.domains:
+        flags += ["--domain", domain]
+    for name in agent.env:
+        flags += ["--env", name]
+    for path in (*options.extra_context, *context):
+        flags += ["--extra-context", str(path)]
+    if heal:
+        flags += ["--current-depth", str(call.depth.current + heal)]
+    flags += ["--resume-id", session] if session and call.driver != "replay" else []
+    # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
+    folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
+    given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)
+    env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))
+    for glob in (*task.scope, *agent.scope):
+        flags += ["--open", glob]
+    flags += ["--out-dir", str(out), "--write-dir", str(out)]
+    try:
+        return _spawn(this, agent, prompt, flags, agent.tier, env)
+    finally:
+        if shelf:
+            bring_in(this.attempt)
+
+
+def _shelf(this: Try, agent: Agent) -> Path | None:
+    """A folder outside the session for what a sandboxed shell writes, where the session lies in the working folder: there it is
+    closed to the shell as a whole."""
+    call = this.call
+    shell = any(grant.tool_name(t) == "Bash" for t in agent.tools)
+    needed = shell and not agent.calls and call.driver != "replay" and sandbox.within((call.session.folder,), (call.cwd,))
+    if not needed or not sandbox.wanted(agent.sandbox, shell):
+        return None
+    shelf = Path(tempfile.mkdtemp(prefix="strata-out-")).resolve()
+    files.write_json(this.attempt.folder / SHELF, {"folder": str(shelf)})
+    shutil.copytree(this.attempt.out, shelf, dirs_exist_ok=True)
+    return shelf
+
+
+def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
+    call = this.call
+    flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
+    flags += ["--attempt-dir", str(this.attempt.folder)]
+    flags += ["--timeout", str(call.options.timeout)]
+    flags += ["--stall-timeout", str(call.options.stall_timeout)] if call.options.stall_timeout else []
+    flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
+    if agent.structured:
+        schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)
+        path = this.attempt.folder / "schema.json"
+        files.write_json(path, schemas.load(schema))
+        flags += ["--schema", str(path)]
+    try:
+        return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
+    finally:  # one that was killed has settled nothing, and others may be waiting for what it held
+        ledger.Ledger(call.session.folder).close_open(call.session.relative(this.attempt.folder))
+
+
+def _repair(failed: Try, agent: Agent, chosen: list[checks_file.Check], work: Work) -> Json | None:
+    """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
+    text = str(work.said.get("result", ""))
+    if not text.strip():
+        return None
+    failed.call.report("repairing")
+    prompt = (
+        "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
+        f"## Text\n\n{text}\n"
+    )
+    with Try.begin(failed.call, failed.task, failed.step, "repair", agent) as this:
+        shutil.copytree(failed.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
+        system = ["--system-prompt", str(failed.attempt.folder / "system.md"), "--write-dir", str(this.attempt.out)]
+        reply = _spawn(this, agent, prompt, system, REPAIR_TIER, failed.call.child_env())
+        repaired = _judge(this, agent, chosen, reply)
+        document = this.end(repaired)
+    return document if repaired.verdict.word != "failed" else None
+
+
+def _input_folders(task: Task, cwd: Path) -> set[str]:
+    """Folders outside the working folder that hold an input: the agent may read there, and nowhere else."""
+    found: set[str] = set()
+    for name in task.inputs:
+        for path in (Path(p) for p in _texts(task.inputs[name])):
+            if path.is_absolute() and files.exists(path) and not path.is_relative_to(cwd):
+                found.add(str(path if path.is_dir() else path.parent))
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    values = cast(list[Any], value) if isinstance(value, list) else [value]
+    return [v for v in values if isinstance(v, str) and "\n" not in v and len(v) < 4000]
+
+
+def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
+    """What it changed in the working folder although its definition does not let it. Caches are not work."""
+    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
+    limits = [g for g in (agent.scope, task.scope) if g] or [()]
+    seen: list[Json] = [c for c in said.get("artifacts", []) if c["root"] in ("workspace", "hidden")]
+    changed = [str(c["path"]) for c in seen if c.get("kind") != "folder"]
+    paths = [p for p in changed if not globs.matches(p, own) and not all(globs.matches(p, limit) for limit in limits)]
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
+
+
+def _judge(this: Try, agent: Agent, chosen: list[checks_file.Check], reply: ToolResult) -> Work:
+    """Believes nothing: the status line first, then the files, then the checks."""
+    said, task, out, cwd = reply.document, this.task, this.attempt.out, this.call.cwd
+    if reply.exit_code != ExitCode.SUCCESS:
+        this.unbribed()
+        error = reply.error or {"code": "UNKNOWN", "message": "spawn gave no reason"}
+        return Work(Verdict("failed", error["message"]), reply.exit_code, error, wrong=[error["message"]], said=said)
+    if agent.structured:
+        data = said["structured_output"]
+        files.write_json(task.output_path(agent.structured, out, cwd), data)
+        verdict = verdicts.of(data)
+    else:
+        verdict = acceptance.status_line(said["result"], task.action, agent.completion)
+    verified, wrong = acceptance.artifacts(task, out, cwd, this.untouched())
+    undone = this.unbribed()
+    if undone:
+        wrong.append(f"it touched what judges it, which was undone: {'; '.join(undone[:8])}")
+    wrong += _outside_scope(agent, task, said)
+    if wrong and said.get("denials"):
+        refused = sorted({f"{d.get('tool_name')}" for d in said["denials"]})
+        wrong.append(f"the agent was denied: {', '.join(refused)}; see `denials`")
+    if verdict.word != "failed":
+        for check in chosen:
+            record = checks.run(check, cwd, this.attempt.folder / "checks")
+            verified.append({"check": check.name, "passed": record["passed"], "evidence": record})
+            if not record["passed"] and check.blocking:
+                reason = record["note"] or f"{record['errors']} errors"
+                wrong.append(f"check {check.name}: {reason}; its output ends: {record['tail']}")
+    return conclude(verdict, verified, wrong, said)

@@ -1,0 +1,96 @@
+"""What an executor does about work that did not pass: try again knowing why, or ask its parent with a document."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from lib.agent.drivers.conversation import AGENT_SESSION
+from lib.attempt import refinements
+from lib.attempt.work import Try, Work
+from lib.contract import HOPELESS, REPEATED, ExitCode, Json
+from lib.disk import files
+from lib.plan.task import Task
+from lib.session.folder import Attempt, Step
+from lib.tool.call import Call
+
+SELF_HEAL_MAX = 2
+CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that a fresh start reads less
+# The work was done and only its shape is wrong: a small model can mend that.
+REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
+
+
+def can_heal(call: Call, work: Work, tries: int) -> bool:
+    """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
+    if not call.options.self_heal or work.exit_code not in REPEATED:
+        return False
+    if tries > SELF_HEAL_MAX or work.code in HOPELESS:
+        return False
+    if call.depth.remaining - tries < 1:
+        call.report("cannot-heal", f"heal {tries} needs depth {call.depth.current + tries + 1} of {call.depth.maximum}")
+        return False
+    return True
+
+
+def must_ask_parent(call: Call, work: Work) -> bool:
+    """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
+    return bool(call.options.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
+
+
+def worth_continuing(work: Work) -> str:
+    """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
+    sending all of it again costs more than starting over, is not continued."""
+    usage: Json = work.said.get("usage") or {}  # by model
+    counted = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+    read = sum(int(model.get(key) or 0) for model in usage.values() for key in counted)
+    ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
+    return str(work.said.get("agent_session_id") or "") if ended_well and read <= CONTINUE_TOKENS else ""
+
+
+def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
+    """The last attempt at this very work, if it was cut short in the middle of an agent session that can be gone on with."""
+    last = next((a for a in call.session.cut_short(step) if (a.folder / AGENT_SESSION).exists()), None)
+    if not last or call.driver != "live" or task.isolation:
+        return None  # a worktree begins anew: what it had done there is not there any more
+    asked = call.session.folder / step.folder / f"task-{last.number}.json"
+    same = asked.exists() and task.fingerprint and files.read_json(asked).get("fingerprint") == task.fingerprint
+    return last if same else None
+
+
+def go_on(cut_short: Attempt, out: Path) -> tuple[Path, str]:
+    """What an interrupted session is told, and which one it is. What it had written is where it will look for it."""
+    shutil.copytree(cut_short.out, out, dirs_exist_ok=True)
+    path = out.parent / "interrupted.md"
+    files.write_atomic(
+        path,
+        "You were interrupted in the middle of this task; nobody else has worked on it since. Go on from where you were: do not "
+        "begin again, and do not repeat what is done. The paths above are the ones that count now; what you had written for the "
+        "outputs has been copied there.\n",
+    )
+    return path, str(files.read_json(cut_short.folder / AGENT_SESSION)["id"])
+
+
+def feedback(done: Try, work: Work) -> Path:
+    """What the next attempt is told."""
+    issues = "\n".join(f"{number}. {text}" for number, text in enumerate(work.wrong, 1))
+    path = done.attempt.folder / "feedback.md"
+    files.write_atomic(
+        path,
+        f"The previous attempt did not pass. What was found:\n\n{issues}\n\nMend exactly these, and keep what was right. "
+        f"What it wrote is in {done.attempt.out}.\n",
+    )
+    return path
+
+
+def ask_parent(done: Try, work: Work, tries: int) -> Work:
+    """Tier 2: what could not be healed here becomes a refinement document, and exit 10."""
+    session = done.call.session
+    path = session.folder / "refinements" / f"exec-{done.step.slug}.md"
+    allowed = 1 + min(SELF_HEAL_MAX, max(done.call.depth.remaining - 1, 0))
+    context = [f"Stage: {done.step}", f"Artifact: {session.relative(done.attempt.folder)}"]
+    context.append(f"Attempt: {tries} of {allowed} (self-heal exhausted)")
+    issue = str((work.error or {}).get("message", ""))
+    files.write_atomic(path, refinements.document(work.wrong[0], context, issue, work.wrong))
+    error = {**(work.error or {}), "refinement": session.relative(path)}
+    return replace(work, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)

@@ -1,0 +1,456 @@
+"""Layer 4's runtime: phases by dependency, the session's state and checkpoints, and what becomes of what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lib.attempt import refinements
+from lib.attempt.findings import worst
+from lib.campaign import approvals, checkpoints, goals, outlook, people, phases
+from lib.campaign.ending import Ending
+from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
+from lib.disk import files
+from lib.plan.plan import Phase, Plan
+from lib.process import fanout
+from lib.process.tools import ToolResult
+from lib.session import ledger, remembered, watchers
+from lib.session.folder import Step, now
+from lib.session.signature import signature
+from lib.stages import agent_mode
+from lib.tool.call import Call
+
+MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
+
+
+def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
+    """What was asked and what it resolved to, on disk before anything runs. Returns what is handed down."""
+    folder = call.session.folder
+    if not (folder / "plan.yaml").exists() or (folder / "plan.yaml").read_text(encoding="utf-8") != plan_text:
+        files.write_atomic(folder / "plan.yaml", plan_text)
+    phases.furnish(call, plan)
+    given = ledger.read_budget(call.options.budget) if call.options.budget else {}
+    known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
+    limits = {p.folder: p.budget for p in plan.phases if p.budget}
+    whole = plan.budget | known.get(ledger.RAISED, {}) | given
+    raised = known.get(ledger.RAISED, {}) | given
+    if whole or limits:
+        files.write_json(folder / "budget.json", {**limits, ledger.WHOLE: whole, ledger.RAISED: raised})
+    ledger.Ledger(folder).begin_run()
+    effective = folder / "effective-config.json"
+    settings: Json = {
+        "driver": call.driver,
+        "cwd": str(call.cwd),
+        "max_depth": call.depth.maximum,
+        "plan_file": str(plan_path),
+        **{name: getattr(call.options, name) for name in remembered.KEPT},
+    }
+    if settings["fixtures"]:
+        settings["fixtures"] = str(Path(settings["fixtures"]).absolute())
+    files.write_json(effective, {"plan": plan.document(), "settings": settings})
+    return effective
+
+
+def unplanned(call: Call, error: StrataError) -> Json:
+    """No plan, no campaign: an ordinary error. Where a goal had opened a session, that keeps what was tried and why it ended."""
+    if not call.session_dir:
+        raise error
+    folder = call.session.folder
+    known = error.document()
+    if error.exit_code != ExitCode.FAILURE:
+        known |= {"hint": f"{command('campaign')} --resume {shlex.quote(str(folder))}"}
+    manifest: Json = {
+        "campaign": "goal",
+        "status": STATUS[error.exit_code],
+        "exit_code": int(error.exit_code),
+        "grade": "FAIL",
+        "phases": [],
+        "goal": goals.read(folder).get("goal", ""),
+        "trace_id": call.trace_id,
+        "finished_at": now(),
+        "error": known,
+    }
+    files.write_json(folder / "manifest.json", manifest)
+    call.artifact = folder / "manifest.json"
+    return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
+
+
+@dataclass
+class Campaign:
+    call: Call
+    plan: Plan
+    effective: Path
+    started_at: str = ""
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    said: approvals.Said = field(default_factory=approvals.Said)
+    resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
+    only: str = ""  # the one phase to run
+    held: ToolResult | None = None  # the plan itself waits for a person
+    evaluation: Json = field(default_factory=Json)  # what was made of the goal
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def approvals(self) -> approvals.Approvals:
+        return approvals.Approvals(self.call.session.folder, self.plan)
+
+    @property
+    def base(self) -> Path:
+        return self.call.session.folder.parent
+
+    @property
+    def source(self) -> str:
+        """Where the plan came from, as the user may name it."""
+        path = Path(files.read_json(self.effective)["settings"]["plan_file"])
+        return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+    def go(self) -> Json:
+        """Phases by dependency. At a terminal a person may answer what could not be resolved, and it goes on at once."""
+        earlier = files.read_json(p) if (p := self.call.session.folder / "manifest.json").exists() else {}
+        self.started_at = earlier.get("started_at") or now()
+        self.state("INIT")
+        if not checkpoints.newest(self.call.session.folder):
+            self.checkpoint()
+        with ledger.Clock(self.call.session.folder, ledger.WHOLE) as clock:
+            return self.rounds(clock)
+
+    def rounds(self, clock: ledger.Clock) -> Json:
+        while True:
+            try:
+                self.held = self.ask_about_plan()
+                if self.held:
+                    return self.finish(self.held.exit_code, self.held.error)
+                self.walk()
+                code, error = self.verdict()
+                if code in DONE and self.plan.goal:
+                    code, error = self.as_judged(code, error) if self.only else self.judge(code, error)
+            except Interrupted as stop:
+                if clock.ran_out:
+                    error = clock.error().document()
+                    return self.finish(ExitCode.NEEDS_ESCALATION, error | {"hint": self.ending().more_budget(error)})
+                return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
+            if code is None:
+                continue  # another round, for what was missing
+            unresolved = (error or {}).get("escalation")
+            resolution = people.resolve(Path(unresolved), self.call.session.folder) if unresolved else None
+            if not resolution:
+                return self.finish(code, error)
+            self.resolutions = [resolution]
+            self.results.clear()
+
+    # A goal: the plan an agent wrote for it, and what came of it
+
+    def ask_about_plan(self) -> ToolResult | None:
+        """How it stands if nobody has said yes to a plan that no person wrote."""
+        asked = goals.asked(self.call, self.plan, self.base)
+        said = ("approve", "--approve-plan", None) if self.call.options.approve_plan else None
+        return self.decided(asked, said, "plan") if asked else None
+
+    def as_judged(self, code: ExitCode, error: Json | None) -> tuple[ExitCode, Json | None]:
+        """One phase alone asks nobody: what was said of the goal counts, where it was said of what there is now."""
+        known = goals.last_evaluation(self.call.session.folder) if goals.judged(self.call.session.folder, self.plan) else None
+        if not known:
+            message = "the goal has not been judged since"
+            return ExitCode.PARTIAL_SUCCESS, {"code": "GOAL_NOT_JUDGED", "message": message, "hint": self.resume_command()}
+        return (code, error) if known["met"] == "yes" else (ExitCode.PARTIAL_SUCCESS, goals.unmet(known, self.resume_command()))
+
+    def judge(self, code: ExitCode, error: Json | None) -> tuple[ExitCode | None, Json | None]:
+        """What the evaluator says decides whether there is another round, and never makes a failure good. None: once more."""
+        not_yet = {"code": "GOAL_NOT_JUDGED", "message": "the goal has not been judged yet", "hint": self.resume_command()}
+        self.finish(ExitCode.PARTIAL_SUCCESS, not_yet)  # the report is what it reads first
+        self.state("EVALUATE")
+        try:
+            self.evaluation = goals.evaluate(self.call, self.plan)
+            if self.evaluation["met"] == "yes":
+                return code, error
+            if not self.evaluation["gaps"] or self.plan.round >= self.plan.rounds:
+                return ExitCode.PARTIAL_SUCCESS, goals.unmet(self.evaluation, f"see {self.call.session.folder / 'goal'}")
+            self.state("REPLAN")
+            self.plan = goals.next_round(self.call, self.plan, self.evaluation)
+        except StrataError as problem:
+            if problem.exit_code == ExitCode.INTERRUPTED:
+                raise Interrupted() from None
+            hint = problem.hint or f"{self.resume_command()} asks again"
+            grave = problem.exit_code if problem.exit_code in NEVER_ABSORBED else ExitCode.PARTIAL_SUCCESS
+            return grave, problem.document() | {"hint": hint}
+        path = goals.plan_file_of(self.call.session.folder, self.plan.round)
+        self.effective = prepare(self.call, self.plan, path, path.read_text(encoding="utf-8"))
+        return None, None
+
+    def walk(self) -> None:
+        if self.call.options.mode == "agent":
+            return self.by_agent()
+        if self.only:
+            return self.walk_only(next(p for p in self.plan.phases if self.only in (p.name, p.folder)))
+        fanout.run(
+            {p.name: p.depends_on for p in self.plan.phases},
+            self.plan.max_parallel,
+            lambda name: self.phase(self.plan.phase(name)),
+            succeeded=lambda r: r.exit_code in DONE,
+            blocked=self.blocked,
+            go_on=lambda r: r.exit_code not in NEVER_ABSORBED or "waiting" in r.document,
+        )
+
+    def by_agent(self) -> None:
+        """An agent calls the coordinators; how each phase stands is read from the files afterwards."""
+        listed: Json = {}
+        for phase in self.plan.phases:
+            after = f" (after {', '.join(phase.depends_on)})" if phase.depends_on else ""
+            listed[phase.name] = f"uv run {CORE}/coordinator.py --of {phase.folder}{after}"
+        done = {p.name for p in self.plan.phases if outlook.all_done(self.call, self.plan, (p,))}
+        reports = {p.name: self.report_of(p) for p in self.plan.phases}
+        reply = agent_mode.NOTHING_TO_DO
+        if len(done) < len(self.plan.phases):
+            reply = agent_mode.ask(self.call, "campaign-controller", Step("", "campaign"), self.plan.name, listed)
+        for phase in self.plan.phases:
+            cause = next((d for d in phase.depends_on if self.results[d].exit_code not in DONE), None)
+            if cause:
+                self.blocked(phase.name, cause)
+                continue
+            known = self.report_of(phase)
+            spoke = phase.name in done or known != reports[phase.name]  # verified already, or in this run
+            result = self.ask(phase, "before") or self.from_files(phase, known if spoke else {}, reply)
+            self.settle(phase, (self.ask(phase, "after") if result.exit_code in DONE else None) or result)
+
+    def report_of(self, phase: Phase) -> Json:
+        path = self.call.session.folder / "phases" / phase.folder / "report.json"
+        return files.read_json(path) if path.exists() else {}
+
+    def from_files(self, phase: Phase, known: Json, reply: ToolResult) -> ToolResult:
+        left = [step for run in phase.runs for step in outlook.unfinished(self.call, self.plan, phase, run)]
+        code = known.get("exit_code")
+        if code is None or (code in DONE and left):
+            return agent_mode.not_done(reply, "PHASE_NOT_DONE", f"the phase {phase.name}", left)
+        return ToolResult(ExitCode(code), known)
+
+    def walk_only(self, phase: Phase) -> None:
+        """One phase; the others stand as they ended."""
+        for other in self.plan.phases:
+            known = self.report_of(other)
+            if other != phase and known.get("exit_code") is not None:
+                self.results[other.name] = ToolResult(ExitCode(known["exit_code"]), known)
+        missing = [d for d in phase.depends_on if d not in self.results or self.results[d].exit_code not in DONE]
+        if missing:
+            usage(f"--only {phase.name}: it depends on {', '.join(missing)}, which has not succeeded", "resume without --only")
+        self.phase(phase)
+
+    def blocked(self, name: str, cause: str) -> ToolResult:
+        waits = "waiting" in self.results[cause].document
+        error = {"code": "BLOCKED", "message": f"the phase {cause} {'waits for a person' if waits else 'did not succeed'}"}
+        self.results[name] = ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
+        return self.results[name]
+
+    def phase(self, phase: Phase) -> ToolResult:
+        """One phase: what a person has to say before it, the coordinator, what a person has to say after it."""
+        held = self.ask(phase, "before")
+        if held:
+            return self.settle(phase, held)
+        reply = self.coordinate(phase)
+        if reply.exit_code in DONE:
+            return self.settle(phase, self.ask(phase, "after") or reply)
+        stopped = reply.exit_code in UNFINISHED or (reply.error or {}).get("code") == "BUDGET_EXCEEDED"
+        if phase.rollback and not stopped:
+            back = self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
+            if back.exit_code != ExitCode.SUCCESS:  # a promise that was not kept is said where the failure is
+                error = {**(reply.error or {}), "rollback_failed": (back.error or {}).get("message", "")}
+                reply = ToolResult(reply.exit_code, reply.document | {"error": error})
+        return self.settle(phase, reply)
+
+    def coordinate(self, phase: Phase) -> ToolResult:
+        """The seed's table: 10 is answered and tried again, at most twice; the rest is logged or goes up."""
+        resolutions: list[Path] = []
+        again = 0
+        while True:
+            self.state("PHASE_N" if not again else "REFINEMENT", phase)
+            reply = self.call.call("coordinator.py", [*self.flags(phase, resolutions), str(self.effective)])
+            if reply.exit_code != ExitCode.NEEDS_REFINEMENT or again == MAX_RERUNS:
+                return reply
+            again += 1
+            step = Step(phase.folder, "campaign", "01-evaluate", round=again)
+            answered = refinements.answer(self.call, reply, step, f"coord-{phase.folder}-{self.number(phase)}")
+            if not answered.resolution:
+                return answered.stopped or refinements.with_question(reply, answered.question)
+            if not answered.judged:
+                again = MAX_RERUNS  # nobody said what would help: once more, and no oftener
+            resolutions = [answered.resolution]
+
+    def number(self, phase: Phase) -> int:
+        """Of the next answer to this phase: earlier ones stay."""
+        return 1 + len(
+            [p for p in (self.call.session.folder / "resolutions").glob(f"coord-{phase.folder}-*.md") if "request" not in p.name]
+        )
+
+    def flags(self, phase: Phase, resolutions: list[Path]) -> list[str]:
+        flags = ["--phase", phase.name, *(["--keep-failed"] if phase.rollback else []), "--mode", phase.mode]
+        given = [*(Path(p).absolute() for p in self.call.options.extra_context), *self.resolutions, *resolutions]
+        for path in given:
+            flags += ["--extra-context", str(path)]
+        for answer in self.call.options.answer:
+            if answer.partition("=")[0] not in {p.name for p in self.plan.phases if p.checkpoint}:
+                flags += ["--answer", answer]
+        return flags
+
+    def settle(self, phase: Phase, reply: ToolResult) -> ToolResult:
+        with self._lock:
+            self.results[phase.name] = reply
+            self.checkpoint()
+        self.state("CHECKPOINT", phase)
+        return reply
+
+    def ask(self, phase: Phase, at: str) -> ToolResult | None:
+        """How the phase stands if a person has not said yes; None if there is nothing to wait for."""
+        if not phase.checkpoint or phase.checkpoint.at != at:
+            return None
+        with self._lock:
+            return self.decided(self.approvals.asked(phase), None, phase.name)
+
+    def decided(self, asked: approvals.Asked, said: approvals.Decision | None, name: str) -> ToolResult | None:
+        decided = self.approvals.decision(asked)
+        said = self.said.about(asked) or said or (None if decided else people.decide(asked, self.call.session.folder))
+        if said and (not decided or decided["decision"] != said[0]):
+            decided = self.approvals.record(asked, *said)
+            self.call.event(f"{self.plan.name}.{name}", f"{decided['decision']}d", f"by {decided['by']}")
+        if not decided:
+            return ToolResult(ExitCode.HUMAN_INPUT, approvals.waiting(asked, self.resume_command()))
+        if decided["decision"] == "approve":
+            return None
+        error = {
+            "code": "REJECTED",
+            "message": f"{decided['by']} said no: {decided['why']}",
+            "hint": f"{self.resume_command()} --approve to say yes after all",
+        }
+        return ToolResult(ExitCode.FAILURE, {"status": "rejected", "exit_code": 1, "error": error, "rejected": asked.document()})
+
+    def give_up(self, why: str) -> Json:
+        """A person says no to what was escalated: nothing runs, and that is on record."""
+        folder = self.call.session.folder
+        known = signature() | {"decision": "reject", "why": why}
+        files.write_json(folder / "escalations" / "rejected.json", known)
+        error = {"code": "REJECTED", "message": f"{known['by']} gave up on it: {why}", "hint": "resume without --reject to go on"}
+        manifest = files.read_json(folder / "manifest.json") | {"status": "failure", "exit_code": 1, "error": error}
+        files.write_json(folder / "manifest.json", manifest)
+        self.state("STOPPED")
+        return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
+
+    # State on disk, all of it derived from the outcomes
+
+    def state(self, state: str, phase: Phase | None = None) -> None:
+        names = [p.name for p in self.plan.phases]
+        fields: Json = {
+            "state": state,
+            "current_phase": names.index(phase.name) + 1 if phase else 0,
+            "total_phases": len(names),
+            "started_at": self.started_at,
+            "last_checkpoint": self.latest_checkpoint(),
+            "depth_used": self.call.depth.current,
+            "depth_max": self.call.depth.maximum,
+        }
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in fields.items())  # JSON scalars are YAML scalars
+        files.write_atomic(self.call.session.folder / ".session-state", text)
+        self.call.event(f"{self.plan.name}.{phase.name}" if phase else self.plan.name, state)
+
+    def latest_checkpoint(self) -> str | None:
+        path = checkpoints.newest(self.call.session.folder)
+        return f"checkpoints/{path.name}" if path else None
+
+    def checkpoint(self) -> None:
+        done = [p for p in self.plan.phases if p.name in self.results and self.results[p.name].exit_code in DONE]
+        completed: list[Json] = [
+            {"name": p.folder, "exit_code": int(self.results[p.name].exit_code), "sentinel_grade": self.grade_of(p)} for p in done
+        ]
+        pending = [p.folder for p in self.plan.phases if p not in done]
+        checkpoints.write(self.call, self.call.session.folder, "phases", completed, pending)
+
+    def grade_of(self, phase: Phase) -> str:
+        reply = self.results.get(phase.name)
+        if reply and "waiting" in reply.document:  # it waits for a person; how it was verified is another thing
+            path = self.call.session.folder / "phases" / phase.folder / "report.json"
+            return str(files.read_json(path).get("sentinel_grade") or "") if path.exists() else ""
+        return str(reply.document.get("sentinel_grade") or "") if reply else ""
+
+    # The end
+
+    def finish(self, code: ExitCode, error: Json | None) -> Json:
+        folder = self.call.session.folder
+        grades = [g for p in self.plan.phases if (g := self.grade_of(p))]
+        unfinished = code == ExitCode.INTERRUPTED or (code == ExitCode.HUMAN_INPUT and bool(self.waiting()))
+        missing = "PENDING" if unfinished else "FAIL"
+        grade = worst(*grades) if len(grades) == len(self.plan.phases) else missing
+        files.write_atomic(folder / "sentinel" / "grade.txt", f"{grade}\n")
+        files.write_json(folder / "sentinel" / "summary.json", {p.folder: self.grade_of(p) or None for p in self.plan.phases})
+        manifest: Json = {
+            "campaign": self.plan.name,
+            "status": STATUS[code],
+            "exit_code": int(code),
+            "grade": grade,
+            "phases": [self._phase_entry(p) for p in self.plan.phases],
+            "trace_id": self.call.trace_id,
+            "started_at": self.started_at,
+            "finished_at": now(),
+        }
+        if self.plan.goal:
+            manifest |= {"goal": self.plan.goal, "round": self.plan.round, "rounds": self.plan.rounds}
+            manifest["evaluation"] = self.evaluation or goals.last_evaluation(folder)
+        warnings = [f"{name}/{w}" for name, reply in self.results.items() for w in reply.document.get("warnings", [])]
+        if warnings:
+            manifest["warnings"] = warnings
+        if error:
+            manifest["error"] = error
+        if self.undecided():
+            manifest["waiting"] = self.undecided()
+        files.write_json(folder / "manifest.json", manifest)
+        self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
+        path = watchers.report(folder)
+        self.call.artifact = folder / "manifest.json"
+        sums = ledger.Ledger(folder).figures()
+        held = f", {sums.held:.4f} held" if sums.held else ""
+        spent = f"{sums.usd:.4f} USD{held}, {sums.agents} agent sessions"
+        said: Json = {"spent": spent + (", replayed" if self.call.driver == "replay" else ""), "session_dir": str(folder)}
+        said |= {"usd": sums.usd, "usd_held": sums.held, "tokens": sums.tokens, "agent_sessions": sums.agents}
+        said |= {"report": str(path), "page": str(folder / "report.html"), "next": self.next_command(code, error)}
+        return manifest | said
+
+    def next_command(self, code: ExitCode, error: Json | None) -> str:
+        """What a person would do now."""
+        if code not in DONE and (error or {}).get("code") == "BUDGET_EXCEEDED":
+            return str((error or {})["hint"])
+        if code not in DONE:
+            return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
+        if self.call.driver == "replay":
+            return f"{command('campaign')} {shlex.quote(self.source)} --driver live   (the same with real agents)"
+        return f"{command('session')} show {shlex.quote(str(self.call.session.folder))}   (or open report.html there)"
+
+    def resume_command(self) -> str:
+        return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
+
+    def waiting(self) -> list[Json]:
+        return [r.document["waiting"] for r in self.replies() if "waiting" in r.document]
+
+    def replies(self) -> list[ToolResult]:
+        return [*self.results.values(), *([self.held] if self.held else [])]
+
+    def undecided(self) -> list[Json]:
+        """What --approve and --reject speak about next time: what waits, and what was said no to."""
+        found = [r.document.get("waiting") or r.document.get("rejected") for r in self.replies()]
+        return [asked for asked in found if asked and "digest" in asked]
+
+    def _phase_entry(self, phase: Phase) -> Json:
+        reply = self.results.get(phase.name)
+        begun = any((self.call.session.folder / "phases" / phase.folder).glob("*/stages/*"))
+        status = "unfinished" if begun else "not-run"
+        entry: Json = {"name": phase.name, "status": status, "exit_code": None, "report": None, "sentinel_grade": None}
+        if reply:
+            entry |= {"status": reply.document.get("status"), "exit_code": int(reply.exit_code)}
+            entry |= {"report": f"phases/{phase.folder}/report.json", "sentinel_grade": self.grade_of(phase) or None}
+            if reply.error:
+                entry["error"] = reply.error.get("message", "")
+        return entry
+
+    def ending(self) -> Ending:
+        return Ending(self.call.session.folder, self.plan, self.results, self.resume_command(), self.source)
+
+    def verdict(self) -> tuple[ExitCode, Json | None]:
+        return self.ending().verdict()

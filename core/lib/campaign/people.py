@@ -1,0 +1,128 @@
+"""Asking a person: at a terminal at once, otherwise by a document that says what was tried, what failed, and what can be done."""
+
+from __future__ import annotations
+
+import re
+import select
+import sys
+from pathlib import Path
+
+from lib.campaign.approvals import Asked, Decision, read_answer
+from lib.contract import Interrupted, Json, StrataError
+from lib.disk import files
+from lib.plan.plan import Phase
+from lib.process import processes, streams
+from lib.process.tools import ToolResult
+from lib.session import events
+from lib.session.folder import every_outcome
+
+
+def at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty() and not processes.stopping.is_set()
+
+
+def _read(prompt: str) -> str:
+    """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
+    with events.aside():
+        streams.write(sys.stderr, streams.harmless(prompt))
+        while not select.select([sys.stdin], [], [], 0.2)[0]:
+            if processes.stopping.is_set():
+                raise Interrupted()
+        return sys.stdin.readline().strip()
+
+
+def decide(asked: Asked, session: Path) -> Decision | None:
+    """Approve, reject, or later; None where there is nobody to ask."""
+    if not at_a_terminal():
+        return None
+    shown = "".join(f"  {session / path}\n" for path in asked.show)
+    while asked.answer_schema:
+        text = _read(f"\n{asked.question}\n{shown}Your answer as JSON ({asked.answer_schema}) or @FILE, or Enter for later: ")
+        if not text:
+            return None
+        try:
+            return "approve", "", read_answer(asked, text)
+        except StrataError as error:
+            sys.stderr.write(f"{error.message}\n")
+    answer = _read(f"\n{asked.question}\n{shown}[y]es, [n]o, or Enter for later: ").lower()
+    if answer in ("y", "yes"):
+        return "approve", "", None
+    if answer in ("n", "no"):
+        return "reject", _read("Why? ") or "no reason given", None
+    return None
+
+
+def resolve(document: Path, session: Path) -> Path | None:
+    """A person's answer to an escalation, as a resolution document; None for later."""
+    if not at_a_terminal():
+        return None
+    text = _read(f"\n{document.read_text(encoding='utf-8')}\nYour answer in one line, or Enter to stop here: ")
+    return keep_resolution(session, text) if text else None
+
+
+def keep_resolution(session: Path, text: str) -> Path:
+    """What a person said, kept with the session: it is told to every stage that runs again."""
+    number = 1 + len(list((session / "resolutions").glob("human-*.md")))
+    path = session / "resolutions" / f"human-{number:02d}.md"
+    files.write_atomic(path, f"# Resolution\n\n{text.strip()}\n")
+    return path
+
+
+def resolutions(session: Path) -> list[Path]:
+    """What a person has answered since the last time one was asked. It is told until what it is about has succeeded."""
+    asked = max((p.stat().st_mtime for p in (session / "escalations").glob("*.md")), default=0.0)
+    return [p for p in sorted((session / "resolutions").glob("human-*.md")) if p.stat().st_mtime >= asked]
+
+
+def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResult]], command: str) -> str:
+    """What a busy person needs: what failed, what was tried, where the evidence is, and the choices."""
+    lines = [f"# {campaign}: a decision is needed", ""]
+    for phase, reply in phases:
+        error = reply.error or {}
+        lines += [f"## Phase {phase.name}: {reply.document.get('status')}", ""]
+        lines += [f"{error.get('code', '')}: {error.get('message', '')}", "", "What was tried:", ""]
+        lines += _tried(session, phase) or ["- nothing beyond the first attempt"]
+        request = error.get("refinement")
+        lines += (
+            ["", "What was asked below:", "", _bounded(session / request)] if request and (session / request).is_file() else []
+        )
+        lines += ["", f"**Question:** {error['question']}"] if error.get("question") else []
+        lines += ["", "Evidence:", "", *_evidence(session, phase), ""]
+        report = session / "phases" / phase.folder / "report.json"
+        failed_rollback = error.get("rollback_failed")
+        lines += [f"The workspace could not be put back: {failed_rollback}", ""] if failed_rollback else []
+        rolled: Json = files.read_json(report).get("rolled_back", {}) if report.exists() else {}
+        lines += [f"The workspace was put back; what failed is kept as `{rolled['ref']}`.", ""] if rolled else []
+    lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
+    lines += [f"      {command} --resolution FILE", ""]
+    lines += ["- Mend the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
+    lines += [f"      {command}", "", "- Give up on it, and have that on record:", "", f'      {command} --reject "why"', ""]
+    return "\n".join(lines)
+
+
+def _tried(session: Path, phase: Phase) -> list[str]:
+    ended = [(e.folder.relative_to(session), e.outcome) for e in every_outcome(session, phase.folder)]
+    failed = [pair for pair in ended if pair[1].get("exit_code")]
+    lines: list[str] = []
+    for place, outcome in failed[-8:]:
+        error: Json = outcome.get("error") or {}
+        why = re.sub(r"\s+", " ", str(error.get("message", "")))[:200]
+        lines.append(f"- `{place}` ({outcome.get('kind')}): {why}")
+    return lines
+
+
+def _evidence(session: Path, phase: Phase) -> list[str]:
+    """The output of the checks that failed last, then where everything else is."""
+    folder = session / "phases" / phase.folder
+    cycles = sorted(folder.glob("sentinel/cycle-*"), key=lambda p: int(p.name.removeprefix("cycle-")))
+    lines: list[str] = []
+    for results in sorted(cycles[-1].glob("*-results.json")) if cycles else []:
+        records: list[Json] = files.read_json(results)["checks"]
+        lines += [f"- `{r['evidence']}` ({r['name']})" for r in records if not r["passed"] and r.get("evidence")]
+    lines += [f"- `{cycles[-1].relative_to(session)}/`: what the checks found, the audit, the fix list"] if cycles else []
+    return [*dict.fromkeys(lines), f"- `phases/{phase.folder}/report.json`"]
+
+
+def _bounded(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")[:3000]
+    return "\n".join(f"> {line}" for line in text.splitlines())

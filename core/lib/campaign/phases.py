@@ -1,0 +1,491 @@
+"""Layer 3's runtime: the orchestrators of one phase by dependency, then verification, then the phase report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from lib.attempt import refinements
+from lib.campaign import checkpoints, outlook
+from lib.campaign.approvals import Approvals
+from lib.contract import (
+    ASKS_PARENT,
+    CORE,
+    DONE,
+    NEVER_ABSORBED,
+    RUN_AGAIN,
+    STATUS,
+    UNFINISHED,
+    ExitCode,
+    Interrupted,
+    Json,
+    StrataError,
+    gravest,
+    usage,
+)
+from lib.disk import files
+from lib.plan import orchestrator_file, outputs
+from lib.plan.plan import Phase, Plan, Run
+from lib.process import fanout
+from lib.process.tools import ToolResult
+from lib.session import ledger, watchers
+from lib.session.folder import Step, every_outcome, now
+from lib.stages import agent_mode, sentinel
+from lib.tool import depth
+from lib.tool.arguments import keyword
+from lib.tool.call import Call
+from lib.workspace import trees
+
+FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
+    add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent takes the place of this tool (costs one depth)")
+    add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
+    add("--from", metavar="STEP", dest="start_from", help=FROM_HELP)
+    add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
+
+
+def settle(call: Call, plan: Plan, layer: int) -> None:
+    """What the plan says, where neither the command line nor an earlier run does."""
+    options = call.options
+    resumed = bool(getattr(options, "resume", None))
+    if plan.driver and not options.driver and not resumed:
+        call.driver = plan.driver
+    if call.driver == "replay" and not options.fixtures:
+        options.fixtures = plan.fixtures or None
+    if call.driver == "replay" and not (options.fixtures and Path(options.fixtures).is_dir()):
+        usage(f"--driver replay needs the folder of a recorded session, not {options.fixtures!r}", "--fixtures DIR")
+    if plan.workspace not in ("session", ".") and not options.cwd and not resumed:
+        call.cwd = Path(plan.workspace).resolve()
+        if not call.cwd.is_dir():
+            usage(f"the workspace {plan.workspace} is not there", "stand where it is, or give --cwd")
+    for phase in plan.phases:
+        if phase.rollback:
+            trees.require_repository(call.cwd, f"{phase.name}: `on_failure: rollback`")
+    maximum = plan.max_depth if options.max_depth is None else options.max_depth
+    call.depth = depth.from_environment(layer, options.current_depth, maximum)
+
+
+def stand(call: Call, plan: Plan) -> None:
+    """Where the plan's agents work, without making anything."""
+    if plan.workspace == "session":
+        call.cwd = call.session.folder / "workspace"
+
+
+def furnish(call: Call, plan: Plan) -> None:
+    """The fresh workspace of a plan that wants one, with its files in it."""
+    if plan.workspace != "session":
+        return
+    workspace = call.session.folder / "workspace"
+    workspace.mkdir(exist_ok=True)
+    for name, text in plan.files.items():
+        target = files.inside(workspace, name, "a file of the plan")
+        if not target.exists():
+            files.write_atomic(target, text)
+    stand(call, plan)
+
+
+def run(call: Call, plan: Plan, phase: Phase) -> Json:
+    """Runs the phase and returns its report. What is finished is skipped: running it again is how it is resumed."""
+    coordinator = Coordinator(call, plan, phase)
+    if call.options.roll_back:
+        return coordinator.only_roll_back()
+    coordinator.begin()
+    code, grade = coordinator.within_its_time()
+    unfinished = code in UNFINISHED or coordinator.out_of_budget()
+    if code not in DONE and not unfinished and not call.options.keep_failed:
+        coordinator.roll_back()
+    if unfinished:
+        coordinator.pause()
+    document = coordinator.report(code, grade)
+    coordinator.checkpoint(grade)
+    return document | {"report": str(watchers.report(call.session.folder))}
+
+
+def _since(before: Json) -> Json:
+    return {key: value for key, value in before.items() if key.startswith("rolled_back_at")}
+
+
+def _escalated(reply: ToolResult) -> ToolResult:
+    code = ExitCode.NEEDS_ESCALATION
+    return ToolResult(code, reply.document | {"exit_code": int(code), "status": STATUS[code]})
+
+
+def _absolute(manifest: Json, session: Path) -> Json:
+    """A manifest as a tool prints it: on disk its paths are relative to the session."""
+    stages: list[Json] = []
+    for stage in manifest.get("stages", []):
+        items = [_placed(item, session) for item in stage.get("items", [])]
+        stages.append(_placed(stage, session) | ({"items": items} if items else {}))
+    return manifest | {"stages": stages}
+
+
+def _placed(entry: Json, session: Path) -> Json:
+    return entry | ({"artifact": str(session / entry["artifact"])} if entry.get("artifact") else {})
+
+
+def _blocked(name: str, cause: str) -> ToolResult:
+    error = {"code": "BLOCKED", "message": f"{cause} did not succeed"}
+    return ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
+
+
+def _together(codes: list[ExitCode]) -> ExitCode:
+    return gravest(codes) if codes else ExitCode.SUCCESS
+
+
+class Coordinator:
+    def __init__(self, call: Call, plan: Plan, phase: Phase) -> None:
+        self.call = call
+        self.plan = plan
+        self.phase = phase
+        self.folder = call.session.folder / "phases" / phase.folder
+        self.replies: dict[str, ToolResult] = {}
+        self.sentinel: Json = {}
+        self.rolled_back: Json = {}
+
+    def within_its_time(self) -> tuple[ExitCode, str]:
+        """The phase itself, ended where a budget of time of its own is used up."""
+        book = ledger.Ledger(self.call.session.folder)
+        timed = "wall_seconds" in book.limits.get(self.phase.folder, {})
+        if not timed:
+            return self.whole()
+        book.begin_run(self.phase.folder)
+        with ledger.Clock(self.call.session.folder, self.phase.folder) as clock:
+            try:
+                return self.whole()
+            except Interrupted:
+                if not clock.ran_out:
+                    raise
+                self.sentinel = {"error": clock.error().document()}
+                return ExitCode.NEEDS_ESCALATION, ""
+            finally:
+                book.end_run(self.phase.folder)
+
+    def out_of_budget(self) -> bool:
+        """With more of it the phase goes on from where it is: nothing is to be undone."""
+        errors = [self.sentinel.get("error"), *(r.error for r in self.replies.values())]
+        return any((error or {}).get("code") == "BUDGET_EXCEEDED" for error in errors)
+
+    def whole(self) -> tuple[ExitCode, str]:
+        results = self.by_agent() if self.call.options.mode == "agent" else self.by_dependency()
+        code = _together([r.exit_code for r in results.values()])
+        if code not in DONE:
+            return code, ""
+        verified, grade = self.verify()
+        return verified if verified != ExitCode.SUCCESS else code, grade
+
+    def by_dependency(self) -> dict[str, ToolResult]:
+        return fanout.run(
+            {r.name: r.depends_on for r in self.phase.runs},
+            self.phase.cap,
+            lambda name: self.orchestrate(next(r for r in self.phase.runs if r.name == name)),
+            succeeded=lambda r: r.exit_code in DONE,
+            blocked=_blocked,
+            go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
+        )
+
+    # Agent mode: what the agent called is on disk; what it says is not looked at
+
+    def by_agent(self) -> dict[str, ToolResult]:
+        agent_mode.keep_phase(self.call, self.folder, self.plan, self.phase)
+        listed: Json = {}
+        for run in self.phase.runs:
+            after = f" (after {', '.join(run.depends_on)})" if run.depends_on else ""
+            listed[run.name] = f"uv run {CORE}/orchestrator.py --of {self.phase.folder}/{run.name}{after}"
+        if self.phase.checks:
+            listed["verification"] = f"uv run {CORE}/sentinel.py --of {self.phase.folder} (when all of them have ended well)"
+        base = Step(self.phase.folder, "coordinator")
+        done = outlook.all_done(self.call, self.plan, (self.phase,))
+        reply = (
+            agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "phase-coordinator", base, self.phase.name, listed)
+        )
+        self.replies = {run.name: self.from_files(run, reply) for run in self.phase.runs}
+        return self.replies
+
+    def from_files(self, run: Run, reply: ToolResult) -> ToolResult:
+        """How a run stands, whatever the agent says of it."""
+        path = self.folder / run.name / "manifest.json"
+        known = files.read_json(path) if path.exists() else {}
+        left = outlook.unfinished(self.call, self.plan, self.phase, run)
+        if known.get("exit_code") in DONE and not left:
+            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
+        if known.get("exit_code") and known["exit_code"] not in DONE:
+            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
+        return agent_mode.not_done(reply, "RUN_NOT_DONE", f"the run {run.name}", left)
+
+    def verified(self) -> tuple[ExitCode, str]:
+        """What the sentinel left: the agent had to call it, and nothing but its own evidence counts."""
+        terms = sentinel.Terms.of_phase(self.plan, self.phase, self.call.cwd)
+        look = sentinel.Verification(self.call, terms, Step(self.phase.folder, "sentinel"))
+        why, state = look.stale(), look.state()
+        if not why:
+            return ExitCode.SUCCESS, str(state["grade"])
+        if state["ended"] and state["grade"] == "FAIL":
+            self.sentinel = {"error": {"code": "NOT_VERIFIED", "message": "verification did not pass", "hint": str(look.home)}}
+            return ExitCode.NEEDS_REFINEMENT, "FAIL"
+        message = f"the agent ended without verification: {why}"
+        self.sentinel = {"error": {"code": "VERIFICATION_NOT_RUN", "message": message, "hint": "run it again, or in tool mode"}}
+        return ExitCode.FAILURE, "FAIL"
+
+    def orchestrate(self, run: Run) -> ToolResult:
+        """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
+        reply = self._once_more(run)
+        if reply.exit_code == ExitCode.NEEDS_REFINEMENT:
+            step = Step(self.phase.folder, "coordinator", "01-evaluate", item=run.name)
+            answered = refinements.answer(self.call, reply, step, f"orch-{self.phase.folder}.{run.name}")
+            if answered.resolution:
+                self.call.event(f"{self.call.label}.{run.name}", "again", "with a resolution")
+                reply = self._call(run, ["--extra-context", str(answered.resolution)])
+            else:
+                reply = answered.stopped or _escalated(refinements.with_question(reply, answered.question))
+        self.replies[run.name] = reply
+        self.report(None, "")
+        self.checkpoint("")
+        return reply
+
+    def _once_more(self, run: Run) -> ToolResult:
+        """The orchestrator, and once more what failed in it. That there was a second time is on disk: a resume adds none, and one
+        that was cut short is gone on with."""
+        path = self.folder / run.name / "rerun.json"
+        known = files.read_json(path) if path.exists() else {"done": 0, "begun": 0}
+        if not known["begun"]:
+            reply = self._call(run, [])
+            failed = reply.exit_code in RUN_AGAIN
+            failed = failed and (reply.error or {}).get("code") != "CORRUPT_STATE"  # a person is to see that first
+            if failed and self._news(run, known["done"]):
+                known["begun"] = self.call.session.next_number()
+                files.write_json(path, known)
+        else:
+            reply = ToolResult(ExitCode.FAILURE, {})
+        if known["begun"]:
+            self.call.event(f"{self.call.label}.{run.name}", "again", "what failed")
+            reply = self._call(run, ["--rerun", str(known["begun"])])
+        if reply.exit_code not in NEVER_ABSORBED and self._news(run, known["done"]):
+            files.write_json(path, {"done": self.call.session.next_number(), "begun": 0})
+        return reply
+
+    def _news(self, run: Run, number: int) -> bool:
+        """Whether anything of the run has ended since."""
+        ended = every_outcome(self.call.session.folder, self.phase.folder)
+        return any(e.step.orchestrator == run.name and e.outcome.get("number", 0) > number for e in ended)
+
+    def checkpoint(self, grade: str) -> None:
+        ended = {name: reply.exit_code for name, reply in self.replies.items()}
+        completed = [{"name": n, "exit_code": int(c), "sentinel_grade": grade} for n, c in ended.items() if c in DONE]
+        pending = [r.name for r in self.phase.runs if ended.get(r.name) not in DONE]
+        checkpoints.write(self.call, self.folder, "runs", completed, pending)
+
+    def _call(self, run: Run, extra: list[str]) -> ToolResult:
+        return self.call.call("orchestrator.py", self.command(run, extra))
+
+    def command(self, run: Run, extra: list[str]) -> list[str]:
+        params = self.folder / run.name / "params.json"
+        files.write_json(params, run.params | {name: self._input(text) for name, text in run.inputs.items()})
+        flags = ["--params", str(params), "--phase", self.phase.folder, "--run-name", run.name, *extra]
+        flags += ["--modifier", run.modifier] if run.modifier else []
+        flags += ["--mode", run.mode] if run.mode != "tool" else []
+        flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
+        for path in self.call.options.extra_context:
+            flags += ["--extra-context", str(Path(path).absolute())]
+        for answer in self._answers(run):
+            flags += ["--answer", answer]
+        return [*flags, run.orchestrator]
+
+    def _answers(self, run: Run) -> list[str]:
+        """Of what a person answered, what this run asks. A stage is named alone, or as RUN.STAGE where two runs ask the same."""
+        given: dict[str, str] = keyword(self.call.options.answer, "--answer")
+        if not given:
+            return []
+        asking = [s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages if s.ask]
+        named = {name: given.get(f"{run.name}.{name}", given.get(name)) for name in asking}
+        return [f"{name}={text}" for name, text in named.items() if text is not None]
+
+    def _input(self, text: str) -> str:
+        """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced; of `PHASE.answer`: what a
+        person answered."""
+        if text.count(".") == 1:
+            return str(Approvals(self.call.session.folder, self.plan).answer_file(text.split(".", maxsplit=1)[0]))
+        found = outputs.of(self.call.session.folder, self.plan, text)
+        if not found:
+            raise StrataError("MISSING_INPUT", f"{text}: that run has not produced it", "run that phase first")
+        return str(found)
+
+    def verify(self) -> tuple[ExitCode, str]:
+        """Whether what the phase produced holds: checks that Python runs, through the sentinel."""
+        if not self.phase.checks:
+            return ExitCode.SUCCESS, "UNVERIFIABLE"
+        if self.call.options.mode == "agent":
+            return self.verified()
+        checkpoints.say_state(self.call.session.folder, "VERIFY")
+        reply = self.call.call("sentinel.py", self.sentinel_command())
+        self.sentinel = reply.document
+        return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+
+    def sentinel_command(self) -> list[str]:
+        phase = self.phase
+        flags = ["--phase", phase.folder, *(["--audit"] if phase.audit else []), *([] if phase.fix else ["--no-fix"])]
+        flags += ["--checks", self.plan.checks_file] if self.plan.checks_file else []
+        for glob in phase.protect:
+            flags += ["--protect", glob]
+        for glob in phase.scope:
+            flags += ["--scope", glob]
+        for path in self.call.options.extra_context:
+            flags += ["--extra-context", str(Path(path).absolute())]
+        flags += ["--request", sentinel.request(phase, self.call.cwd)]
+        return [*flags, "--", *phase.checks]
+
+    # Rollback
+
+    def begin(self) -> None:
+        """Where the workspace is put back to, if it comes to that: as it was before the phase first touched it."""
+        if not self.phase.rollback:
+            return
+        trees.require_repository(self.call.cwd, f"{self.phase.name}: `on_failure: rollback`")
+        path = self.folder / "before.json"
+        report = self.folder / "report.json"
+        before = files.read_json(path) if path.exists() else {}
+        if before.get("rolling_back"):  # it was cut short: what was begun is finished first
+            self._finish_roll_back(before)
+            before = files.read_json(path)
+        ended_well = report.exists() and files.read_json(report).get("exit_code") in DONE
+        if before and not before.get("rolled_back") and not ended_well and not self._touched_while_waiting(before):
+            return  # resumed: what there is now is already this phase's work
+        commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
+        number = before.get("rollbacks", 0)
+        files.write_json(
+            path, {"commit": commit, "ref": f"{self.refs}/before", "at": now(), "rollbacks": number, **_since(before)}
+        )
+
+    def _touched_while_waiting(self, before: Json) -> bool:
+        """Whether somebody else worked here while the phase waited for a person: that is not ours to put back."""
+        paused = before.get("paused")
+        return bool(paused) and not self.tree.same(paused, self.tree.take(f"{self.refs}/resumed", "as it was found"))
+
+    def pause(self) -> None:
+        """The phase waits: what the workspace is like now is what it left."""
+        path = self.folder / "before.json"
+        if self.phase.rollback and path.exists():
+            paused = self.tree.take(f"{self.refs}/paused", f"{self.phase.name}, while it waits")
+            files.write_json(path, files.read_json(path) | {"paused": paused})
+
+    def roll_back(self) -> None:
+        if not self.phase.rollback:
+            return
+        path = self.folder / "before.json"
+        before = files.read_json(path)
+        number = before.get("rollbacks", 0) + 1
+        ref = f"{self.refs}/failed-{number}"
+        failed = self.tree.take(ref, f"{self.phase.name}, failed, as it was before it was rolled back")
+        before |= {"rolling_back": {"ref": ref, "commit": failed}, "rollbacks": number}
+        files.write_json(path, before)
+        self._finish_roll_back(before)
+
+    def _finish_roll_back(self, before: Json) -> None:
+        """From here on it can be cut short at any moment and goes on."""
+        failed = before["rolling_back"]
+        changed = self.tree.put_back(before["commit"])
+        self.rolled_back = {**failed, "to": before["commit"], "paths": changed[:200]}
+        files.write_json(self.folder / f"rolled-back-{before['rollbacks']}.json", self.rolled_back)
+        kept = {key: value for key, value in before.items() if key not in ("rolling_back", "paused")}
+        files.write_json(
+            self.folder / "before.json",
+            kept | {"rolled_back": True, "rolled_back_at": now(), "rolled_back_at_number": self.call.session.next_number()},
+        )
+        self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": failed["ref"]})
+
+    def only_roll_back(self) -> Json:
+        """What a campaign asks for when it has given up on the phase."""
+        path = self.folder / "before.json"
+        known = self.folder / "report.json"
+        if not path.exists():
+            raise StrataError(
+                "NOTHING_TO_ROLL_BACK", f"the phase {self.phase.name} has kept no state of before", "on_failure: rollback"
+            )
+        if not files.read_json(path).get("rolled_back"):
+            self.roll_back()
+        if known.exists() and self.rolled_back:
+            files.write_json(known, files.read_json(known) | {"rolled_back": self.rolled_back})
+        watchers.report(self.call.session.folder)
+        return {
+            "tool": "coordinator",
+            "status": "success",
+            "exit_code": 0,
+            "phase": self.phase.folder,
+            "rolled_back": self.rolled_back,
+        }
+
+    @property
+    def tree(self) -> trees.Tree:
+        return trees.of_workspace(self.call.cwd, self.call.session.folder)
+
+    @property
+    def refs(self) -> str:
+        return f"{trees.ref_home(self.call.session.folder, self.call.trace_id)}/{self.phase.folder}"
+
+    def report(self, code: ExitCode | None, grade: str) -> Json:
+        """The seed's phase report. Before the end it says so, and can be taken for nothing else."""
+        runs: list[Json] = []
+        artifacts: list[str] = []
+        error: Json | None = None
+        for run in self.phase.runs:
+            reply = self.replies.get(run.name)
+            manifest = self.folder / run.name / "manifest.json"
+            runs.append(
+                {
+                    "name": run.name,
+                    "manifest": self.call.session.relative(manifest) if manifest.exists() else None,
+                    "exit_code": int(reply.exit_code) if reply else None,
+                }
+            )
+            error = error or (reply.error if reply and reply.exit_code == code else None)
+            artifacts += _artifacts(reply.document) if reply else []
+        status = "running" if code is None else ("complete" if code == ExitCode.SUCCESS else STATUS[code])
+        document: Json = {
+            "phase": self.phase.folder,
+            "name": self.phase.name,
+            "status": status,
+            "exit_code": None if code is None else int(code),
+            "orchestrators": runs,
+            "artifacts": [self.call.session.relative(Path(a)) for a in artifacts],
+            "sentinel_grade": grade,
+            "updated_at": now(),
+        }
+        if self.rolled_back:
+            document["rolled_back"] = self.rolled_back
+        warnings = [f"{n}/{w}" for n, r in self.replies.items() for w in r.document.get("warnings", [])]
+        warnings += [f"the check {c} could not run" for c in _not_run(self.sentinel)]
+        if warnings:
+            document["warnings"] = warnings
+        if self.phase.unverified:
+            document["unverified"] = self.phase.unverified
+        if code not in (None, ExitCode.SUCCESS):
+            problem: Json = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
+            asks = code in ASKS_PARENT and problem.get("code") != "BUDGET_EXCEEDED"
+            context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
+            document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
+        question = next((r.document["waiting"] for r in self.replies.values() if r.document.get("waiting")), None)
+        if question and code == ExitCode.HUMAN_INPUT:
+            document["waiting"] = question
+        files.write_json(self.folder / "report.json", document)
+        self.call.artifact = self.folder / "report.json"
+        return document | {"session_dir": str(self.call.session.folder)}
+
+
+def _not_run(document: Json) -> list[str]:
+    results: Json = document.get("results") or {}
+    records: list[Json] = results.get("checks") or []
+    return [str(r.get("name")) for r in records if r.get("ran") is False]
+
+
+def _artifacts(document: Json) -> list[str]:
+    found: list[str] = []
+    stages: list[dict[str, Any]] = document.get("stages", [])
+    for stage in stages:
+        found += list(stage.get("outputs", {}).values())
+        found += [i["artifact"] for i in stage.get("items", []) if i.get("artifact")]
+    return found

@@ -1,0 +1,237 @@
+"""Agent definitions: one markdown file each, in the format of Claude Code subagents, checked before anything is spent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import CORE, HOUSE, Json, StrataError, nearest
+from lib.disk import config, files, schemas
+from lib.plan.task import Output
+
+PROMPTS = HOUSE / "prompts"
+LAYERS = {"executors": 1, "orchestrators": 2, "coordinators": 3}
+# The built-in tools of the agent CLI. It drops a name it does not know without a word, so we do not send it one.
+KNOWN_TOOLS = [
+    "Agent",
+    "Bash",
+    "Edit",
+    "Glob",
+    "Grep",
+    "Monitor",
+    "NotebookEdit",
+    "Read",
+    "Skill",
+    "Task",
+    "TaskStop",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+]
+# Keys Claude Code knows and we cannot honour: refused by name rather than ignored.
+_REFUSED = {
+    "mcpServers": "an agent gets no MCP servers",
+    "hooks": "an agent runs no hooks",
+    "skills": "an agent loads no skills",
+    "memory": "an agent keeps no memory between sessions",
+    "effort": "choose a tier instead",
+    "isolation": "isolation belongs to the stage, not to the agent",
+    "background": "a stage waits for its agent",
+    "initialPrompt": "the task is the prompt",
+}
+_PATH_IN_PROSE = re.compile(r"(?<![\w.])(?:/(?:home|Users|tmp|etc|var|usr|opt|root)/|~/)\S+")
+
+
+@dataclass(frozen=True)
+class Input:
+    about: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Agent:
+    name: str
+    file: Path
+    description: str
+    system_prompt: str
+    tools: tuple[str, ...]
+    tier: str
+    actions: tuple[str, ...] = ()
+    inputs: dict[str, Input] = field(default_factory=dict[str, "Input"])
+    outputs: tuple[Output, ...] = ()
+    structured: str = ""
+    completion: str = "stage"
+    checks: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+    permission_mode: str = "dontAsk"
+    max_turns: int | None = None
+    calls: str = ""  # in agent mode: the layer below, whose tools are all it may call
+    sandbox: str = "prefer"
+    domains: tuple[str, ...] = ()  # what its shell may reach from inside the sandbox
+    env: tuple[str, ...] = ()  # variables it gets besides the usual ones
+    disallowed: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of all that makes it this agent: its whole file, and the schemas its outputs must match."""
+        used = [schemas.load(o.schema) for o in self.outputs if o.schema]
+        return files.digest([files.sha256(self.file), used])
+
+    @property
+    def required_inputs(self) -> list[str]:
+        return [name for name, given in self.inputs.items() if not given.optional]
+
+
+def split_rules(text: str) -> tuple[str, ...]:
+    """`Read, Bash(git log:*)` → two rules. Commas inside parentheses belong to the rule."""
+    rules = re.findall(r"(?:[^,(]|\([^)]*\))+", text)
+    return tuple(r.strip() for r in rules if r.strip())
+
+
+def check_tools(rules: tuple[str, ...], where: str) -> None:
+    for rule in rules:
+        name = rule.partition("(")[0].strip()
+        if name not in KNOWN_TOOLS:
+            raise StrataError("UNKNOWN_AGENT_TOOL", f"{where}: there is no tool {name!r}", nearest(name, KNOWN_TOOLS))
+
+
+def find(name: str) -> Path:
+    matches = [p for p in PROMPTS.glob("*/*.md") if p.stem == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        places = ", ".join(str(p.relative_to(PROMPTS)) for p in matches)
+        raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {places}", "rename one")
+    known = [p.stem for p in PROMPTS.glob("*/*.md")]
+    raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r} under prompts/", nearest(name, known))
+
+
+@cache
+def load(name: str) -> Agent:
+    file = find(name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise config.ConfigError(file, 0, f"cannot be read: {error}", "it must be UTF-8 text") from None
+    found = re.match(r"---\n(.*?\n)---\n(.*)\Z", text, re.S)
+    if not found:
+        raise config.ConfigError(file, 1, "no frontmatter", "start the file with --- name, description … ---")
+    document = config.Document(file, found[1], first_line=2)
+    data: Any = document.data
+    given = cast(Json, data) if isinstance(data, dict) else {}
+    for key, why in _REFUSED.items():
+        if key in given:
+            raise document.error([key], f"the key {key!r} is not supported: {why}", "remove it")
+    data = document.check("agent")
+    if data["name"] != file.stem:
+        raise document.error(["name"], f"the name {data['name']!r} differs from the file's", f"call it {file.stem}")
+    return _agent(file, data, found[2].strip(), document)
+
+
+def _agent(file: Path, data: Json, system_prompt: str, document: config.Document) -> Agent:
+    strata: Json = data.get("strata", {})
+    rules = split_rules(data.get("tools", ""))
+    calls = strata.get("calls", "")
+    if calls and rules != ("Bash",):
+        raise document.error(["tools"], "an agent that calls tools has Bash, and nothing else", "tools: Bash")
+    disallowed = split_rules(data.get("disallowedTools", ""))
+    for key, listed in (("tools", rules), ("disallowedTools", disallowed)):
+        _at(document, [key], lambda listed=listed: check_tools(listed, "the agent CLI"))
+    if not system_prompt:
+        raise config.ConfigError(file, 0, "the system prompt is empty", "say who the agent is and how it works")
+    path = _PATH_IN_PROSE.search(system_prompt)
+    if path:
+        whole = file.read_text(encoding="utf-8")
+        line = whole[: whole.index(path[0])].count("\n") + 1
+        raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
+    outputs = tuple(Output.read(name, spec) for name, spec in strata.get("outputs", {}).items())
+    for output in outputs:
+        place = ["strata", "outputs", output.name]
+        _at(document, place, lambda output=output: files.below(Path(), output.path.replace("{target}", "x"), "the output path"))
+        if output.schema:
+            _at(document, [*place, "schema"], lambda output=output: schemas.load(output.schema))
+    structured = strata.get("structured", "")
+    chosen = next((o for o in outputs if o.name == structured), None)
+    if structured and not (chosen and chosen.schema):
+        raise document.error(["strata", "structured"], f"{structured!r} is no output with a schema", "name one that is")
+    words: dict[str, str] = {"haiku": "low-tier", "sonnet": "medium-tier", "opus": "high-tier"}
+    made = Agent(
+        name=data["name"],
+        file=file,
+        description=data["description"],
+        system_prompt=system_prompt,
+        tools=tuple(f"Bash(uv run {tool}:*)" for tool in tools_of(LAYERS[calls])) if calls else rules,
+        disallowed=disallowed,
+        tier=strata.get("tier") or words.get(data.get("model", ""), "medium-tier"),
+        actions=tuple(strata.get("actions", ())),
+        inputs={name: _input(spec) for name, spec in strata.get("inputs", {}).items()},
+        outputs=outputs,
+        structured=structured,
+        completion=strata.get("completion", "stage"),
+        checks=tuple(strata.get("checks", ())),
+        scope=tuple(strata.get("scope", ())),
+        permission_mode=data.get("permissionMode", "dontAsk"),
+        max_turns=data.get("maxTurns"),
+        calls=strata.get("calls", ""),
+        sandbox=strata.get("sandbox", "prefer"),
+        domains=tuple(strata.get("domains", ())),
+        env=tuple(strata.get("env", ())),
+    )
+    if why := cannot_leave(made, outputs):
+        raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")
+    return made
+
+
+def tools_of(layer: int) -> list[Path]:
+    """The tools of a layer, by what each says of itself."""
+    said = re.compile(rf"^TOOL = Tool\([^)]*?layer={layer}\b", re.M)
+    return [path for path in sorted(CORE.glob("*.py")) if said.search(path.read_text(encoding="utf-8"))]
+
+
+def _at(document: config.Document, path: list[Any], check: Callable[[], object]) -> None:
+    """Runs a check whose error knows nothing of the file, and gives it its place."""
+    try:
+        check()
+    except StrataError as error:
+        raise document.error(path, error.message, error.hint) from None
+
+
+def _input(spec: Any) -> Input:
+    if isinstance(spec, str):
+        return Input(spec)
+    fields = cast(Json, spec)
+    return Input(fields.get("about", ""), fields.get("optional", False))
+
+
+def writes_by_rule(agent: Agent) -> bool:
+    """Whether its file tools are let into the working folder."""
+    return bool(agent.scope) or any(o.place == "workspace" for o in agent.outputs)
+
+
+UNCONFINED_TOOLS = ("Bash", "Agent", "Task", "Skill", "Monitor")
+
+
+def unconfined(agent: Agent) -> bool:
+    """Whether it has a tool or a mode that knows no globs."""
+    wide = agent.permission_mode not in ("plan", "default", "dontAsk")
+    return wide or any(rule.partition("(")[0].strip() in UNCONFINED_TOOLS for rule in agent.tools)
+
+
+def cannot_leave(agent: Agent, outputs: Sequence[Output]) -> str:
+    """Why an agent cannot leave the outputs that are asked of it; nothing where it can."""
+    able = {"Write", "Edit", "NotebookEdit", *UNCONFINED_TOOLS}
+    names = [o.name for o in outputs if not o.optional and o.name != agent.structured]
+    if not names or agent.calls or any(rule.partition("(")[0].strip() in able for rule in agent.tools):
+        return ""
+    has = ", ".join(agent.tools) or "no tools at all"
+    return f"{agent.name} must leave {', '.join(names)} and has no tool to write with: it has {has}"
+
+
+def can_write_workspace(agent: Agent) -> bool:
+    """Whether it could change the working folder at all: by its rules, or through a shell that knows none."""
+    return writes_by_rule(agent) or "Bash" in agent.tools

@@ -1,0 +1,180 @@
+"""What an executor is asked to do: the record that travels from an orchestrator to it, and the prompt made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import Json, StrataError, usage
+from lib.disk import files
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file (or, with a trailing slash, a folder) that must be there afterwards."""
+
+    name: str
+    path: str
+    schema: str = ""
+    place: str = "session"  # session: in the attempt, published when verified; workspace: in the folder worked in
+    optional: bool = False
+    about: str = ""
+    unchanged: bool = False  # of one in the workspace: it may be as it was before
+
+    @staticmethod
+    def read(name: str, spec: Json) -> Output:
+        return Output(
+            name,
+            spec["path"],
+            spec.get("schema", ""),
+            spec.get("in", "session"),
+            spec.get("optional", False),
+            spec.get("about", ""),
+            spec.get("unchanged", False),
+        )
+
+    def document(self) -> Json:
+        return {
+            "path": self.path,
+            "schema": self.schema,
+            "in": self.place,
+            "optional": self.optional,
+            "about": self.about,
+            **({"unchanged": True} if self.unchanged else {}),
+        }
+
+    def locate(self, out: Path, cwd: Path, target: str) -> Path:
+        relative = self.path.replace("{target}", target)
+        return files.below(out if self.place == "session" else cwd, relative, f"the output {self.name}")
+
+
+@dataclass(frozen=True)
+class Task:
+    action: str = ""
+    target: str = ""
+    extra: tuple[str, ...] = ()
+    inputs: dict[str, Any] = field(default_factory=dict[str, Any])  # name → path, list of paths, or text
+    outputs: tuple[Output, ...] = ()
+    item: Any = None
+    fingerprint: str = ""
+    made_of: dict[str, str] = field(default_factory=dict[str, str])  # the parts of the fingerprint, by name
+    consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
+    kind: str = "first"  # first, retry or rerun
+    told: str = ""  # a digest of what it is told besides, by a resolution
+    scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
+    isolation: str = ""  # worktree: the folder it works in is its own
+    protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
+
+    def document(self) -> Json:
+        return {
+            "action": self.action,
+            "target": self.target,
+            "extra": list(self.extra),
+            "inputs": self.inputs,
+            "outputs": {o.name: o.document() for o in self.outputs},
+            "item": self.item,
+            "fingerprint": self.fingerprint,
+            "made_of": self.made_of,
+            "consumed": self.consumed,
+            "kind": self.kind,
+            "told": self.told,
+            "isolation": self.isolation,
+            "scope": list(self.scope),
+            "protect": list(self.protect),
+        }
+
+    @staticmethod
+    def read(document: Json) -> Task:
+        return Task(
+            action=document.get("action", ""),
+            target=document.get("target", ""),
+            extra=tuple(document.get("extra", ())),
+            inputs=document.get("inputs", {}),
+            outputs=tuple(Output.read(n, s) for n, s in cast(Json, document.get("outputs", {})).items()),
+            item=document.get("item"),
+            fingerprint=document.get("fingerprint", ""),
+            made_of=document.get("made_of", {}),
+            consumed=document.get("consumed", {}),
+            kind=document.get("kind", "first"),
+            told=document.get("told", ""),
+            isolation=document.get("isolation", ""),
+            scope=tuple(document.get("scope", ())),
+            protect=tuple(document.get("protect", ())),
+        )
+
+    def input_path(self, name: str) -> Path:
+        value = self.inputs.get(name)
+        if not isinstance(value, str):
+            raise StrataError("MISSING_INPUT", f"this task needs one input called {name!r}", f"--input {name}=PATH")
+        return Path(value)
+
+    def input_paths(self, name: str) -> list[Path]:
+        value = self.inputs.get(name, [])
+        return [Path(p) for p in cast(list[str], [value] if isinstance(value, str) else value)]
+
+    def output_path(self, name: str, out: Path, cwd: Path) -> Path:
+        for output in self.outputs:
+            if output.name == name:
+                return output.locate(out, cwd, self.target)
+        usage(f"this task declares no output called {name!r}", f"--output {name}=PATH")
+
+
+def compose(agent: str, task: Task, out: Path, cwd: Path, completion: str, structured: str) -> str:
+    """The prompt: what to do, with what, and what must be there afterwards. Who and how are the system prompt's."""
+    words = [f"/{agent}", task.action, task.target, *task.extra]
+    parts = [" ".join(w for w in words if w)]
+    parts.append(f"Working folder: {cwd}")
+    if task.item is not None:
+        parts.append("## Item\n\n```json\n" + _pretty(task.item) + "\n```")
+    if task.inputs:
+        parts.append("## Inputs\n\n" + "\n".join(_input_lines(task.inputs)))
+    written = [o for o in task.outputs if o.name != structured]
+    if written:
+        lines = [_output_line(o, o.locate(out, cwd, task.target)) for o in written]
+        parts.append(
+            "## Outputs\n\nWrite exactly these files, complete, and check each one before you finish:\n\n" + "\n".join(lines)
+        )
+    parts.append("## Finish\n\n" + _finish(task, completion, structured))
+    return "\n\n".join(parts) + "\n"
+
+
+def _pretty(value: Any) -> str:
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _input_lines(inputs: Json) -> list[str]:
+    lines: list[str] = []
+    for name, value in inputs.items():
+        if isinstance(value, list):
+            lines.append(f"- {name}:" if value else f"- {name}: none")
+            lines += [f"  - {entry}" for entry in cast(list[Any], value)]
+        else:
+            lines.append(f"- {name}: {value if value != '' else 'none'}")
+    return lines
+
+
+def _output_line(output: Output, path: Path) -> str:
+    notes = [n for n in (output.about, f"JSON, schema `{output.schema}`" if output.schema else "") if n]
+    if output.optional:
+        notes.append("only if there is something to say")
+    return f"- {output.name}: {path}" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _finish(task: Task, completion: str, structured: str) -> str:
+    if structured:
+        return "Return the structured result. Nothing outside it is read."
+    if completion == "cluster":
+        return (
+            "End with one line, and nothing after it:\n\n"
+            "- `DONE: <one sentence>` when the work is complete\n"
+            "- `NEEDS_REVISION: <what has to change>` when what you were given must be revised first\n"
+            "- `ERROR: <reason>` when you could not do it"
+        )
+    return (
+        "End with one line, and nothing after it:\n\n"
+        f"- `STAGE_{task.action or 'TASK'}_COMPLETE` when every output is in place\n"
+        "- `STAGE_FAILED: <reason>` when it is not"
+    )

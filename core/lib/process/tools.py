@@ -1,0 +1,169 @@
+"""Calling a tool of the layer below: finding it, starting it the cheapest way there is, and believing it only as far as it
+agrees with itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from lib.contract import CORE, STATUS, ExitCode, Json, StrataError
+from lib.process import processes
+
+SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a child tool said: its code, and the document that agrees with it."""
+
+    exit_code: ExitCode
+    document: Json
+    handed: dict[str, str] = field(default_factory=dict[str, str])  # by attempt: the hash of the outcome it was about to write
+
+    @property
+    def error(self) -> Json | None:
+        return self.document.get("error")
+
+
+@cache
+def inline_block(script: Path) -> str | None:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    if "# /// script" not in lines:
+        return None
+    start = lines.index("# /// script")
+    return "\n".join(lines[start : lines.index("# ///", start + 1) + 1])
+
+
+@cache
+def layer_of(script: Path) -> int | None:
+    """The layer a tool declares, read from its source so that calling a tool never imports it."""
+    found = re.search(r"^TOOL = Tool\([^)]*?layer=(\d)", script.read_text(encoding="utf-8"), re.M)
+    return int(found[1]) if found else None
+
+
+def find_tool(name: str) -> Path:
+    script = CORE / name
+    if "/" in name or not name.endswith(".py") or not script.is_file():
+        known = ", ".join(sorted(p.name for p in CORE.glob("*.py")))
+        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r} in core/", f"the tools are: {known}")
+    return script
+
+
+def check_layer(caller: int, script: Path, judgement: bool) -> None:
+    layer = layer_of(script)
+    allowed = layer is not None and (layer == caller - 1 or (judgement and caller >= 2 and layer == 1))
+    if not allowed:
+        raise StrataError(
+            "LAYER_VIOLATION",
+            f"a tool of layer {caller} may not call {script.name} (layer {layer})",
+            "a tool calls only the layer directly below; from layer 2 up also one executor for a single judgement",
+        )
+
+
+def tool_argv(script: Path) -> list[str]:
+    """With our own interpreter where it was made for the same inline block, otherwise through uv."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    block = inline_block(script)
+    if main and block and inline_block(Path(main).resolve()) == block:
+        return [sys.executable, str(script)]
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if not uv:
+        raise StrataError("UV_MISSING", "uv is not on the PATH", "pip install uv")
+    return [uv, "run", "--quiet", str(script)]
+
+
+def call_tool(
+    caller_layer: int,
+    name: str,
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    timeout_seconds: float | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+    judgement: bool = False,
+) -> ToolResult:
+    """Calls a tool of the layer below and returns what it said, if that can be believed."""
+    script = find_tool(name)
+    check_layer(caller_layer, script, judgement)
+    handed: dict[str, str] = {}
+
+    def hear(line: str) -> None:
+        told = hand_over(line)
+        if told:
+            handed.update(told)
+        else:
+            on_line(line)
+
+    finished = processes.run(
+        [*tool_argv(script), *arguments],
+        env=env,
+        stdin=stdin,
+        timeout_seconds=timeout_seconds,
+        grace=processes.grace_seconds(caller_layer),
+        on_line=hear,
+        silence_seconds=SILENT_SECONDS,
+    )
+    if finished.timed_out:
+        long = (
+            f"nothing was heard of {name} for {SILENT_SECONDS:g} s"
+            if finished.silent
+            else f"{name} still ran after {timeout_seconds or 0:g} s"
+        )
+        error = {
+            "code": "SILENT" if finished.silent else "TIMEOUT",
+            "message": f"{long}, and it was stopped",
+            "hint": "look at what it was doing in its attempt folder",
+        }
+        return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error}, handed)
+    return replace(believe(name, finished), handed=handed)
+
+
+HANDED = "outcome"  # the event by which an executor tells its parent, and nobody else, what it is about to write
+
+
+def hand_over(line: str) -> dict[str, str]:
+    """Of such a line: which attempt, and the hash of its outcome."""
+    if not line.startswith(f'{{"event": "{HANDED}"'):
+        return {}
+    try:
+        told = json.loads(line)
+        return {str(told["attempt"]): str(told["sha256"])}
+    except (ValueError, KeyError):
+        return {}
+
+
+def believe(name: str, finished: processes.Finished) -> ToolResult:
+    """A child's code counts only when its document says the same."""
+    try:
+        document = json.loads(finished.stdout)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        said = cast(Json, document)
+        summary = said.get("summary")
+        claimed = said.get("exit_code", cast(Json, summary).get("exit_code") if isinstance(summary, dict) else None)
+        if claimed == finished.exit_code and claimed in STATUS and not isinstance(claimed, bool):
+            return ToolResult(ExitCode(claimed), said)
+        reason = f"{name} exited with {finished.exit_code} but its document says {claimed!r}"
+    elif finished.exit_code < 0:
+        known = {s.value: s.name for s in signal.Signals}
+        reason = f"{name} was killed by {known.get(-finished.exit_code, f'signal {-finished.exit_code}')}"
+    else:
+        reason = f"{name} exited with {finished.exit_code} and printed no document"
+    error = {
+        "code": "CHILD_CRASHED",
+        "message": reason,
+        "hint": "the end of its stderr is in `stderr`; run it by hand to see more",
+        "stderr": finished.tail,
+    }
+    return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error})

@@ -1,0 +1,74 @@
+"""The sessions there are: finding one by its name, listing them, and whether a run works in one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lib.contract import Json, StrataError, command, nearest
+from lib.disk import files
+from lib.session.folder import Owner
+
+EFFECTIVE = "effective-config.json"
+
+
+def alive(session: Path) -> bool:
+    """Whether a process works in it: the very one that wrote itself into the lock."""
+    owner = Owner.read(session)
+    return owner is not None and owner.alive
+
+
+def sessions(base: Path) -> list[Path]:
+    """Newest first, by when each was begun."""
+    there = [p for p in base.iterdir() if (p / ".trace").is_file()] if base.is_dir() else []
+    return sorted(there, key=lambda p: ((p / ".trace").stat().st_mtime, p.name), reverse=True)
+
+
+def find(name: str, base: Path) -> Path:
+    """A path, `latest`, or the beginning of a name (or of what follows its date) under `base`."""
+    for path in (Path(name), base / name):
+        if name and (path / ".trace").is_file():
+            return path.resolve()
+    known = sessions(base)
+    if name == "latest" and known:
+        return known[0].resolve()
+    found = [p for p in known if name and (p.name.startswith(name) or named(p).startswith(name))]
+    if len(found) == 1:
+        return found[0].resolve()
+    if found:
+        listed = ", ".join(p.name for p in found[:5])
+        raise StrataError(
+            "NO_SESSION", f"{len(found)} sessions begin with {name!r}: {listed}", "give more of its name, or `latest`"
+        )
+    if not known:
+        raise StrataError("NO_SESSION", f"there are no sessions under {base}", f"{command('campaign')} PLAN begins one")
+    raise StrataError("NO_SESSION", f"there is no session {name!r} under {base}", nearest(name, [p.name for p in known]))
+
+
+def find_session(name: str, base: Path) -> Path:
+    """A path, or the name (or its beginning) of a session under `base`."""
+    for path in (Path(name), base / name):
+        if (path / EFFECTIVE).is_file():
+            return path.resolve()
+    there = [p for p in sorted(base.iterdir()) if (p / EFFECTIVE).is_file()] if base.is_dir() else []
+    found = [p for p in there if p.name.startswith(name)] or [p for p in there if named(p).startswith(name)]
+    if len(found) != 1:
+        what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
+        raise StrataError("NO_SESSION", f"{what} under {base}", f"{command('campaign')} --list shows those there are")
+    return found[0]
+
+
+def named(session: Path) -> str:
+    """Its name without the minute it was begun in."""
+    return re.sub(r"^\d{8}-\d{4}-", "", session.name)
+
+
+def listing(base: Path) -> list[Json]:
+    """The campaigns under `base`, newest first."""
+    found: list[Json] = []
+    for path in sorted(base.iterdir() if base.is_dir() else [], reverse=True):
+        manifest = path / "manifest.json"
+        if (path / EFFECTIVE).is_file():
+            known: Json = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
+            found.append({"session": path.name, "status": known.get("status"), "grade": known.get("grade")})
+    return found

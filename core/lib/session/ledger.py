@@ -1,0 +1,502 @@
+"""What the whole tree of agents has spent, and whether another one may start.
+
+`ledger.jsonl` is shared by every process of a session, under a lock. An agent reserves its cap before it starts and settles
+with what it reported. Spent is what was settled; held is what is reserved, and what an agent that was cut off may have cost: it
+stays held at its cap until that agent session is continued and says so. Both count against a limit. Every line carries the sums
+after it, so that looking costs one line and not the file. Limits are in `budget.json`, for the campaign and for each phase. A
+limit in USD can be overshot by what one response costs in each agent that runs, because the SDK looks only between responses:
+that is charged when it is known, and nothing starts any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, cast
+
+from lib.contract import ExitCode, Interrupted, Json, StrataError
+from lib.disk import files
+from lib.disk.redact import redact
+from lib.process import processes
+from lib.session.folder import Step, now
+
+LIMITS = ("usd", "tokens", "agents", "wall_seconds")
+DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all
+LEAST_CAP_USD = 0.01
+WARN_AT = 0.8
+MAX_CHILDREN = 64  # agents one agent may start through its shell
+MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
+LATER = -1.0  # instead of a cap: others hold what is needed, and will give it back
+WHOLE = ""  # the scope of the campaign, beside those of its phases
+RAISED = "raised"  # what a person gave on the command line, which outlives a change of the plan
+
+CUT_OFF = "cut-off"  # the source of what nobody could settle any more
+WAIT_SECONDS = 0.2  # between two looks for room
+
+Sums = dict[str, dict[str, float]]  # scope → usd, held, tokens, agents
+
+
+@dataclass(frozen=True)
+class Reservation:
+    id: str
+    phase: str
+    cap_usd: float | None  # what the agent may spend, to be handed to the SDK
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a session has spent, and what is held besides. Every view says these two."""
+
+    usd: float
+    held: float
+    tokens: int
+    agents: int
+
+
+class Ledger:
+    def __init__(self, session: Path, strict: bool = True) -> None:
+        """`strict`: what cannot be read stops the run; who only looks on goes by it."""
+        self.folder = session
+        self.path = session / "ledger.jsonl"
+        self.strict = strict
+        self._descriptor: int | None = None  # while this one holds the lock
+        budget = session / "budget.json"
+        known = _read_limits(budget, strict)
+        self.limits = {scope: limits for scope, limits in known.items() if scope != RAISED and limits}
+
+    def figures(self, scope: str = WHOLE) -> Figures:
+        """The one function all figures come from."""
+        sums = self.sums().get(scope, {})
+        spent = {kind: sums.get(kind, 0.0) for kind in ("usd", "held", "tokens", "agents")}
+        return Figures(round(spent["usd"], 9), round(max(spent["held"], 0.0), 9), int(spent["tokens"]), int(spent["agents"]))
+
+    # Before and after an agent
+
+    def reserve(
+        self,
+        step: Step,
+        agent: str,
+        place: str,
+        cap_usd: float | None,
+        parent: str = "",
+        driver: str = "live",
+        continues: str = "",
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> Reservation:
+        """Room for one more agent, or exit 11 with what was spent on what. Where others hold what it needs, it waits until they
+        have settled. `parent`: the agent that starts it, if one does. `continues`: the agent session that goes on; what is held
+        for its earlier parts is held for it now."""
+        waits = False
+        try:
+            while True:
+                found = self._try_to_reserve(step, agent, place, cap_usd, parent, driver, continues)
+                if found:
+                    return found
+                if not waits:
+                    self._note({"kind": "wait", "id": place, "parent": parent, "phase": step.phase})
+                    waits = True
+                    on_wait()
+                if processes.stopping.wait(WAIT_SECONDS):
+                    raise Interrupted()
+        finally:
+            if waits:
+                self._note({"kind": "waited", "id": place})
+
+    def _try_to_reserve(
+        self, step: Step, agent: str, place: str, cap_usd: float | None, parent: str, driver: str, continues: str
+    ) -> Reservation | None:
+        """The reservation; None where there may be room soon."""
+        with self._open() as (descriptor, sums):
+            if parent:
+                self._require_room_below(parent)
+            freed = self._freed(sums, continues)
+            sums = freed[-1][1] if freed else sums
+            scopes = [scope for scope in (WHOLE, step.phase) if scope in self.limits]
+            cap = self._cap(scopes, sums, cap_usd, more_to_come=self._will_settle(place, parent))
+            if cap == LATER:
+                return None
+            for scope in scopes:
+                self._require(scope, sums, cap or 0.0, agent)
+            for line, after in freed:  # only now: what is not known stays held until something else holds it
+                self._append(descriptor, line, after)
+            held = {"usd": 0.0, "held": cap or 0.0, "tokens": 0, "agents": 1}
+            line = {"kind": "reserve", "id": place, "agent": agent, "step": str(step), "phase": step.phase, **held}
+            line |= {"driver": driver} | ({"parent": parent} if parent else {})
+            self._append(descriptor, line, _add(sums, step.phase, held))
+            return Reservation(place, step.phase, cap)
+
+    def _note(self, line: Json) -> None:
+        with self._open() as (descriptor, sums):
+            self._append(descriptor, line, sums)
+
+    def _will_settle(self, place: str, parent: str) -> bool:
+        """Whether somebody holds money who will still give some of it back: not an agent above us, which waits for us, nor one
+        that itself waits for an agent below it that has no room."""
+        open_ones = self.open()
+        parents = {place: parent, **{key: str(line.get("parent", "")) for key, line in open_ones.items()}}
+        stuck: set[str] = set()
+        for waiting in [place, *self._waiting()]:
+            above = parents.get(waiting, "") or self._waiting().get(waiting, "")
+            while above and above not in stuck:
+                stuck.add(above)
+                above = parents.get(above, "")
+        return any(key not in stuck and figure(line.get("held")) > 0 for key, line in open_ones.items())
+
+    def _waiting(self) -> dict[str, str]:
+        """Who waits for room, by attempt, with the agent that started it."""
+        found: dict[str, str] = {}
+        for line in self.lines():
+            if line["kind"] == "wait":
+                found[str(line["id"])] = str(line.get("parent", ""))
+            elif line["kind"] in ("waited", "reserve"):
+                found.pop(str(line["id"]), None)
+            elif line["kind"] == "begin" and not line.get("scope"):
+                found = {}  # nobody of an earlier run waits any more
+        return found
+
+    def require(self, phase: str) -> None:
+        """Whether an agent could start now, without writing anything."""
+        sums = self.sums()
+        scopes = [scope for scope in (WHOLE, phase) if scope in self.limits]
+        cap = self._cap(scopes, sums, None, more_to_come=False)
+        for scope in scopes:
+            self._require(scope, sums, cap or 0.0, "an agent")
+
+    def settle(
+        self, reservation: Reservation, usd: float | None, tokens: int, source: str, session: Json | None = None
+    ) -> list[str]:
+        """What it came to. Returns the limits that are now nearly reached, each once. `session`: what the agent session has
+        come to as a whole, for one that is continued later. What earlier parts of it may have cost is known by that, too."""
+        if usd is not None and (not math.isfinite(usd) or usd < 0):
+            usd, source = None, "refused"  # no agent earns money
+        reserved = reservation.cap_usd or 0.0
+        with self._open() as (descriptor, sums):
+            before = {scope: dict(values) for scope, values in sums.items()}
+            if usd is None:
+                charged = {"usd": 0.0, "held": 0.0, "tokens": tokens, "agents": 0}
+            else:
+                charged = {"usd": usd, "held": -reserved, "tokens": tokens, "agents": 0}
+            line = {"kind": "settle", "id": reservation.id, "phase": reservation.phase, "spent_usd": usd, "source": source}
+            line |= session or {}
+            after = _add(sums, reservation.phase, charged)
+            self._append(descriptor, line | charged, after)
+            known = str((session or {}).get("agent_session_id") or "") if usd is not None else ""
+            for more, sums_then in self._freed(after, known):
+                self._append(descriptor, more, sums_then)
+        return [
+            f"{_named(scope)}: {after[scope].get(kind, 0):g} of {limit:g} {kind}"
+            for scope, limits in self.limits.items()
+            for kind, limit in limits.items()
+            if before.get(scope, {}).get(kind, 0) < WARN_AT * limit <= after.get(scope, {}).get(kind, 0)
+        ]
+
+    def _freed(self, sums: Sums, agent_session: str) -> list[tuple[Json, Sums]]:
+        """The lines, each with the sums after it, that free what is held for earlier parts of an agent session: all of it is
+        known, or held once more, from here on."""
+        found: list[tuple[Json, Sums]] = []
+        for place, line in self._unknown().items() if agent_session else ():
+            record = self.folder / place / "agent-session.json"
+            if record.exists() and files.read_json(record).get("id") == agent_session:
+                charged = {"usd": 0.0, "held": -figure(line.get("held")), "tokens": 0, "agents": 0}
+                sums = _add(sums, str(line.get("phase", "")), charged)
+                found.append(({"kind": "release", "id": place, "phase": line.get("phase", ""), **charged}, sums))
+        return found
+
+    def close_open(self, only: str = "") -> None:
+        """When a run begins nothing of an earlier one is left running: what was reserved then is settled, as unknown. The same
+        when one attempt (`only`) has ended. A replayed session has cost nothing."""
+        if not self.path.exists() or not [place for place in self.open() if only in ("", place)]:
+            return
+        with self._open() as (descriptor, sums):
+            for place, line in [(p, r) for p, r in self.open().items() if only in ("", p)]:
+                replayed = line.get("driver") == "replay"
+                free = -figure(line.get("held")) if replayed else 0.0
+                charged = {"usd": 0.0, "held": free, "tokens": 0, "agents": 0}
+                sums = _add(sums, str(line.get("phase", "")), charged)
+                known = {"spent_usd": 0.0, "source": "replayed"} if replayed else {"spent_usd": None, "source": CUT_OFF}
+                self._append(
+                    descriptor, {"kind": "settle", "id": place, "phase": line.get("phase", ""), **known, **charged}, sums
+                )
+
+    def _cap(self, scopes: list[str], sums: Sums, asked: float | None, more_to_come: bool) -> float | None:
+        """What an agent may spend: what was asked for it, or what is usual, or what is left. `LATER`: there may be room soon."""
+        left = [self.limits[s]["usd"] - _counted(sums, s, "usd") for s in scopes if "usd" in self.limits[s]]
+        if not left:
+            return asked
+        wanted = DEFAULT_CAP_USD if asked is None else asked
+        if wanted <= min(left) + 1e-9:
+            return wanted
+        if more_to_come:
+            return LATER
+        return asked if asked is not None else max(min(left), LEAST_CAP_USD)
+
+    def _require(self, scope: str, sums: Sums, cap: float, agent: str) -> None:
+        spent = sums.get(scope, {})
+        wanted = {"usd": cap, "agents": 1, "tokens": 1, "wall_seconds": 0.001}
+        wall = self.wall_seconds(scope) if "wall_seconds" in self.limits[scope] else 0
+        current = {**spent, "usd": _counted(sums, scope, "usd"), "wall_seconds": wall}
+        for kind, limit in self.limits[scope].items():
+            if current.get(kind, 0) + wanted[kind] > limit + 1e-9:
+                held = spent.get("held", 0)
+                message = f"{_named(scope)} has {max(limit - current.get(kind, 0), 0):g} of {limit:g} {kind} left"
+                message += f", and {agent} may need {cap:g}" if kind == "usd" else ""
+                message += (
+                    f"; {held:g} is held for agents that were cut off or still run" if kind == "usd" and held > 1e-9 else ""
+                )
+                raise self.exceeded(scope, kind, message)
+
+    def exceeded(self, scope: str, kind: str, message: str) -> StrataError:
+        limit = self.limits[scope][kind]
+        detail = {"limit": kind, "scope": scope, "spent": self.spent_on()}
+        hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={_more(limit)}"
+        hint = hint if scope == WHOLE else "raise the budget of that phase in the plan, and resume with the plan"
+        return StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
+
+    def _require_room_below(self, parent: str) -> None:
+        """What agents start by themselves is bounded too: for each of them, and, where the budget does not say, in all."""
+        started = [line for line in self.lines() if line["kind"] == "reserve" and line.get("parent")]
+        of_parent = sum(line["parent"] == parent for line in started)
+        told = "agents" in self.limits.get(WHOLE, {})
+        if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
+            what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
+            detail: Json = {"limit": "agents", "scope": WHOLE, "spent": self.spent_on()}
+            hint = "let an orchestrator start them (foreach), or give the campaign a budget of agents"
+            raise StrataError("TOO_MANY_AGENTS", f"{what} agents by themselves", hint, ExitCode.NEEDS_ESCALATION, detail=detail)
+
+    # Time: what every run of the session took
+
+    def begin_run(self, scope: str = WHOLE) -> None:
+        with self._open() as (descriptor, sums):
+            self._append(descriptor, {"kind": "begin", **({"scope": scope} if scope else {})}, sums)
+
+    def end_run(self, scope: str) -> None:
+        with self._open() as (descriptor, sums):
+            self._append(descriptor, {"kind": "end", "scope": scope}, sums)
+
+    def wall_seconds(self, scope: str = WHOLE) -> float:
+        """From each beginning to its end, or to the last thing that was written before the next; and of this run until now."""
+        total, begun, last = 0.0, None, None
+        for line in self.lines():
+            at = datetime.fromisoformat(line["at"])
+            again = line["kind"] == "begin" and line.get("scope", WHOLE) in (WHOLE, scope)
+            if again or (line["kind"] == "end" and line.get("scope") == scope):
+                until = at if line["kind"] == "end" else last
+                total += max((until - begun).total_seconds(), 0.0) if begun and until else 0.0  # a clock may have been set back
+                begun = at if line["kind"] == "begin" and line.get("scope", WHOLE) == scope else None
+            last = at
+        return total + (max((datetime.fromisoformat(now()) - begun).total_seconds(), 0.0) if begun else 0.0)
+
+    # Reading
+
+    def lines(self) -> list[Json]:
+        """Every line. One that cannot be read stops the run: what was spent is not guessed. One without end is being written."""
+        data = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+        whole = data[: data.rfind("\n") + 1]
+        found = [_line(text) for text in whole.splitlines()]
+        if self.strict and None in found:
+            if self._descriptor is None:
+                with self._open() as (descriptor, _):
+                    self._repair(descriptor)
+            else:
+                self._repair(self._descriptor)
+        return [line for line in found if line]
+
+    def _repair(self, descriptor: int) -> None:
+        """Keeps the file aside as it is, and in its place the lines that can be read. Under the lock, and in the same file:
+        others wait for it."""
+        data = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
+        found = [_line(text) for text in data.splitlines()]
+        good = [line for line in found if line]
+        aside = files.set_aside(self.path, copy=True)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in good).encode())
+        os.fsync(descriptor)
+        message = f"{self.path} holds {len(found) - len(good)} lines that cannot be read"
+        hint = f"it is kept as {aside.name}; run it again to go on with the {len(good)} lines that can"
+        raise StrataError("CORRUPT_STATE", message, hint)
+
+    def session(self, agent_session_id: str) -> Json:
+        """What is known of an agent session that is continued: the last that was settled for it."""
+        found = [line for line in self.lines() if agent_session_id and line.get("agent_session_id") == agent_session_id]
+        return found[-1] if found else {}
+
+    def sums(self) -> Sums:
+        lines = self.lines()
+        return lines[-1]["sums"] if lines else {}
+
+    def open(self) -> dict[str, Json]:
+        """What was reserved and has not been settled, by the attempt it is for."""
+        found: dict[str, Json] = {}
+        for line in self.lines():
+            if line["kind"] == "reserve":
+                found[str(line.get("id"))] = line
+            elif line["kind"] == "settle":
+                found.pop(str(line.get("id")), None)
+        return found
+
+    def _unknown(self) -> dict[str, Json]:
+        """What was reserved for attempts of which nobody knows what they cost, and is held since."""
+        reserved: dict[str, Json] = {}
+        found: dict[str, Json] = {}
+        for line in self.lines():
+            place = str(line.get("id"))
+            if line["kind"] == "reserve":
+                reserved[place] = line
+            elif line["kind"] == "settle" and line.get("spent_usd") is None and place in reserved:
+                found[place] = reserved[place]
+            elif line["kind"] == "release":
+                found.pop(place, None)
+        return found
+
+    def spent_on(self) -> list[Json]:
+        """Per agent: how many, what they cost, and what is held for them."""
+        table: dict[str, Json] = {}
+        names = {line["id"]: line["agent"] for line in self.lines() if line["kind"] == "reserve"}
+        for line in self.lines():
+            if line["kind"] in ("reserve", "settle", "release"):
+                entry = table.setdefault(names.get(line["id"], "?"), {"agents": 0, "usd": 0.0, "held": 0.0})
+                entry["agents"] += line["agents"]
+                entry["usd"] = round(entry["usd"] + figure(line.get("usd")), 6)
+                entry["held"] = round(entry["held"] + figure(line.get("held")), 6)
+        return [{"agent": name, **entry} for name, entry in sorted(table.items(), key=lambda pair: -pair[1]["usd"])]
+
+    @contextmanager
+    def _open(self) -> Generator[tuple[int, Sums]]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._descriptor = descriptor
+            yield descriptor, self._last_sums(descriptor)
+        finally:
+            self._descriptor = None
+            os.close(descriptor)
+
+    def _last_sums(self, descriptor: int) -> Sums:
+        """Of the last line. One that was torn by a power cut, or changed by somebody, stops the run."""
+        size = os.fstat(descriptor).st_size
+        if not size:
+            return {}
+        tail = os.pread(descriptor, min(size, 65536), max(size - 65536, 0)).decode("utf-8", "replace")
+        last = _line(tail.splitlines()[-1]) if tail.endswith("\n") else None
+        if last is None or None in [_line(t) for t in tail.splitlines()[1:]]:
+            self._repair(descriptor)
+        assert last
+        return last["sums"]
+
+    def _append(self, descriptor: int, line: Json, sums: Sums) -> None:
+        text = redact(json.dumps({"at": now(), **line, "sums": sums}, ensure_ascii=False)) + "\n"
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+
+
+def _add(sums: Sums, phase: str, charged: dict[str, float]) -> Sums:
+    after = {scope: dict(values) for scope, values in sums.items()}
+    for scope in {WHOLE, phase}:
+        values = after.setdefault(scope, {"usd": 0.0, "held": 0.0, "tokens": 0, "agents": 0})
+        for kind, amount in charged.items():
+            values[kind] = round(values.get(kind, 0) + amount, 9)
+    return after
+
+
+def _counted(sums: Sums, scope: str, kind: str) -> float:
+    """What counts against a limit: of money also what is held."""
+    values = sums.get(scope, {})
+    return values.get(kind, 0) + (values.get("held", 0) if kind == "usd" else 0)
+
+
+def figure(value: object) -> float:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(cast(float, value)) if known else 0.0
+
+
+def _line(text: str) -> Json | None:
+    """A line of the ledger, if it is one."""
+    try:
+        line: Any = json.loads(text)
+        datetime.fromisoformat(line["at"])
+        sums = cast(dict[str, dict[str, Any]], line["sums"])
+        sound = all(figure(v) == v for values in sums.values() for v in values.values())
+        sound = sound and isinstance(line["kind"], str) and all(figure(line.get(k, 0)) == line.get(k, 0) for k in ("usd", "held"))
+        return cast(Json, line) if sound else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _read_limits(path: Path, strict: bool) -> dict[str, dict[str, float]]:
+    try:
+        known: Json = files.read_json(path) if path.exists() else {}
+    except StrataError:
+        if strict:
+            raise
+        return {}
+    for scope, limits in known.items():
+        sound = isinstance(limits, dict) and all(figure(v) == v and v > 0 for v in cast(Json, limits).values())
+        if not sound:
+            if strict:
+                raise files.corrupt(path, f"{path}: the limits of {scope or 'the campaign'!r} are no figures above 0")
+            return {}
+    return known
+
+
+class Clock:
+    """Ends what runs when a budget of time is used up: asks this process to stop, as a person would, and says why."""
+
+    def __init__(self, session: Path, scope: str) -> None:
+        self.ledger = Ledger(session)
+        self.scope = scope
+        self.ran_out = False
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        limit = self.ledger.limits.get(self.scope, {}).get("wall_seconds")
+        if limit is not None:
+            left = max(limit - self.ledger.wall_seconds(self.scope), 0.0)
+            threading.Thread(target=self._wait, args=(left,), name="wall-clock", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _wait(self, seconds: float) -> None:
+        if not self._ended.wait(seconds) and not processes.stopping.is_set():
+            self.ran_out = True
+            processes.stopping.set()
+
+    def error(self) -> StrataError:
+        limit = self.ledger.limits[self.scope]["wall_seconds"]
+        what = f"{_named(self.scope)} has used up its {limit:g} wall_seconds, and what was running was stopped"
+        return self.ledger.exceeded(self.scope, "wall_seconds", what)
+
+
+def _named(scope: str) -> str:
+    return f"the phase {scope}" if scope else "the campaign"
+
+
+def _more(limit: float) -> str:
+    return f"{limit * 2:g}"
+
+
+def read_budget(text: str) -> dict[str, float]:
+    """`usd=20,agents=60` from a command line."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, value = part.strip().partition("=")
+        try:
+            amount = float(value)
+        except ValueError:
+            amount = -1.0
+        if kind not in LIMITS or not math.isfinite(amount) or amount <= 0:
+            raise StrataError(
+                "USAGE", f"--budget takes usd=20,agents=60 and the like, not {part!r}", f"known: {', '.join(LIMITS)}"
+            )
+        found[kind] = amount
+    return found

@@ -1,0 +1,19 @@
+"""Who decides, and when."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+from lib import names
+from lib.contract import Json
+from lib.session.folder import now
+
+
+def signature() -> Json:
+    """Who decides, and when."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = f"uid {os.getuid()}"  # a user without a name, as in some containers
+    return {"by": os.environ.get(names.USER) or name, "when": now()}

@@ -1,0 +1,258 @@
+"""What a resume would do, step by step: SKIP, RUN or HALT, why, and what it may cost. Reads the session and changes nothing.
+
+It walks the way a run walks, with the same questions asked of the same files. Where a step would run, what it will produce is
+not known yet: what is made from that would run too, unless it turns out the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lib.contract import HOUSE, ExitCode, Json, StrataError
+from lib.disk import files
+from lib.plan.orchestration import Loop, Orchestration, Reference, Stage, Worker
+from lib.process import fanout
+from lib.session import costs
+from lib.session.folder import Step
+from lib.session.ledger import Ledger
+from lib.stages import loops, redo
+from lib.stages.answers import Answers
+from lib.stages.results import StageResult
+from lib.stages.sentinel import Terms, Verification
+from lib.stages.walk import Walk, Words
+from lib.tool.call import Call
+
+SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
+
+
+@dataclass
+class Explanation:
+    """The lines so far, and what agents are known to cost."""
+
+    call: Call
+    known: dict[str, float]
+    void: dict[str, int] = field(default_factory=dict[str, int])  # what --from and --only would make count no more
+    lines: list[Json] = field(default_factory=list[Json])
+
+    def say(self, step: str, does: str, why: str, agent: str = "", sessions: int = 0) -> None:
+        line: Json = {"step": step, "does": does, "why": why}
+        if does == RUN and sessions:
+            refused = self._refused(step)
+            if refused:
+                line |= {"does": HALT, "why": f"{refused} ({why})"}
+            else:
+                cost = self.known.get(agent)
+                line |= {"agent_sessions": sessions, "usd_expected": None if cost is None else round(cost * sessions, 6)}
+        self.lines.append(line)
+
+    def _refused(self, step: str) -> str:
+        """Why the budget would not let an agent start there."""
+        phase = step.split("/", maxsplit=1)[0]
+        try:
+            Ledger(self.call.session.folder).require(phase)
+        except StrataError as error:
+            return error.message
+        return ""
+
+    def document(self) -> Json:
+        asked = [line for line in self.lines if line.get("agent_sessions")]
+        usd = [line["usd_expected"] for line in asked]
+        unknown = [line["step"] for line in asked if line["usd_expected"] is None]
+        return {
+            "tool": self.call.tool.name,
+            "status": "success",
+            "exit_code": 0,
+            "explained": self.lines,
+            **{does.lower(): sum(line["does"] == does for line in self.lines) for does in (SKIP, RUN, HALT)},
+            "usd_expected": None if unknown else round(sum(usd), 6),
+            "cost_unknown": unknown,
+        }
+
+
+def begin(call: Call, chosen: redo.Chosen | None = None) -> Explanation:
+    folder = call.session.folder
+    known = costs.known(Path(call.options.session_base or HOUSE / "sessions"), folder)
+    return Explanation(call, known, redo.voided(folder, chosen) if chosen else {})
+
+
+# One orchestrator
+
+
+class _Peeking(Answers):
+    """Sees what a person answered, and leaves it where it is."""
+
+    def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
+        path = self.folder / f"{stage}.json"
+        record = files.read_json(path) if path.exists() else None
+        return record if record and (wanted is None or record["answer"] in wanted) else None
+
+    def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
+        record = self.take(stage, lambda record: None, choices)
+        return str(record["answer"]) if record else super().decided(stage, occasion, choices)
+
+
+class _NotYet(Exception):  # noqa: N818 - not an error: the walk goes on without the results of this stage
+    pass
+
+
+class Look(Walk):
+    """A walk that only looks. `unknown` are the stages and parameters whose values are not known before something ran."""
+
+    def __init__(
+        self, said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step, unknown: set[str]
+    ) -> None:
+        super().__init__(said.call, orchestration, params, base)
+        self.said = said
+        self.unknown = unknown
+        self.answers = _Peeking(self.home / "answers", said.call.session.folder)
+        self.finished.void = self.finished.void | said.void
+        self.sent_back = ""  # the stage a loop leads back to that has not been written down yet
+
+    @property
+    def name(self) -> str:
+        return "/".join(p for p in (self.base.phase, self.base.orchestrator) if p)
+
+    def explain(self, halted: str = "") -> str:
+        """Says it for every stage, and returns why nothing after this orchestrator would start; or nothing."""
+        stages = self.orchestration.stages
+        position = 0
+        while position < len(stages):
+            stage = stages[position]
+            position += 1
+            if halted:
+                self.say(stage, HALT, halted)
+                continue
+            self.rounds[stage.name] += 1
+            step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
+            try:
+                result, back_to = self.route(stage, self.ask(stage, step) if stage.ask else self.work(stage, step))
+            except _NotYet:
+                self.unknown.add(stage.name)
+                continue
+            except StrataError as error:
+                self.say(stage, HALT, error.message)
+                halted = f"{stage.name} cannot run"
+                continue
+            self.note(stage, result)
+            if back_to:
+                position = stages.index(self.orchestration.stage(back_to))
+            elif result.exit_code == ExitCode.HUMAN_INPUT:
+                self.say(stage, HALT, f"a person is asked: {(result.question or {}).get('question', result.note)}")
+                halted = f"{stage.name} waits for a person"
+            elif result.exit_code != ExitCode.SUCCESS and not result.open:
+                halted = f"{stage.name} did not succeed"
+        return halted
+
+    def say(self, stage: Stage, does: str, why: str, key: str = "", worker: Worker | None = None, sessions: int = 1) -> None:
+        worker = worker or stage.worker
+        turn = f"round-{self.rounds[stage.name]}" if stage.in_loop and self.rounds[stage.name] > 1 else ""
+        name = "/".join(p for p in (self.name, stage.name, turn, key) if p)
+        self.said.say(name, does, why, worker.agent or stage.name, sessions if worker.asks_agents else 0)
+
+    def work(self, stage: Stage, step: Step) -> StageResult:
+        waits = self.waits_for_news(stage)
+        if waits:
+            self.not_yet(stage, waits)
+        together = self.done_as_one(stage)
+        if together:
+            self.say(stage, SKIP, together.note)
+            return together
+        words = Words(self, stage, self.orders.of(stage, step))
+        result = self.together(stage, words) if words.complete else None
+        stands = result is not None and (words.past or words.all_ok or self.goes_on(stage, result))
+        runs: set[str] = set()
+        for key in fanout.one_by_one(words.after):
+            does, why = self.of_step(stage, words, key, stands, runs)
+            runs |= {key} if does == RUN else set()
+            self.say(stage, does, why, key, words.table[key].worker)
+        if runs or not result:
+            raise _NotYet
+        self.pass_by(words)
+        return result
+
+    def of_step(self, stage: Stage, words: Words, key: str, stands: bool, runs: set[str]) -> tuple[str, str]:
+        waits = [other for other in words.after[key] if other in runs]
+        if waits:
+            return RUN, f"it waits for {', '.join(waits)}, which will run"
+        known = words.known.get(key)
+        outcome, why = self.finished.look(words.table[key], stage.model, words.past)
+        if outcome:
+            return SKIP, why
+        if known and (stands or (self.absorbs_items(stage) and not words.complete)):
+            return SKIP, f"the run went on without it: {(known.error or {}).get('message', why)}"
+        return (HALT, known.error["message"]) if known and known.verdict == "blocked" and known.error else (RUN, why)
+
+    def waits_for_news(self, stage: Stage) -> str:
+        """Of which stage or parameter the value is not known yet, if this stage is made from one."""
+        if stage.name == self.sent_back:
+            return "it was sent back"
+        sources = self.params_of(stage) & self.unknown
+        for worker in (stage.worker, *stage.members.values()):
+            sources |= set(self.orders.sources(worker)) & self.unknown
+        items = Reference.parse(stage.foreach.items) if stage.foreach else None
+        sources |= {items.head} & self.unknown if items else set()
+        return f"it uses what {', '.join(sorted(sources))} will make" if sources else ""
+
+    def params_of(self, stage: Stage) -> set[str]:
+        """The parameters a stage is made from, as `param.name`."""
+        workers = (stage.worker, *stage.members.values())
+        named = [t for w in workers for t in (*w.inputs.values(), w.target, *w.args)]
+        named += [stage.foreach.items] if stage.foreach else []
+        return {found for text in named for found in re.findall(r"param\.[A-Za-z0-9_-]+", text)}
+
+    def not_yet(self, stage: Stage, why: str) -> None:
+        if stage.members:
+            for key, worker in stage.members.items():
+                self.say(stage, RUN, why, key, worker)
+        else:
+            self.say(stage, RUN, why, "*" if stage.foreach else "", sessions=stage.foreach.max_items if stage.foreach else 1)
+        raise _NotYet
+
+    def ask(self, stage: Stage, step: Step) -> StageResult:
+        assert stage.ask
+        heads = {r.head for text in stage.ask.show if (r := Reference.parse(text))} & self.unknown
+        if heads:
+            question = {"question": f"{stage.ask.question} (once {', '.join(sorted(heads))} has run)"}
+            return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question=question)
+        result = self.answered(stage, step)
+        if result:
+            self.say(stage, SKIP, result.note)
+            return result
+        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question={"question": stage.ask.question})
+
+    def gone_over(self, stage: Stage) -> bool:
+        """History counts, but for what is asked for again."""
+        return not loops.led_over({stage.name: None}, self.said.void, self.base) and super().gone_over(stage)
+
+    def forget_loops(self, stage: Stage) -> None:
+        pass
+
+    def publish(self, place: Path, answer: Any) -> None:
+        pass
+
+    def take(self, loop: Loop, stage: Stage, result: StageResult) -> None:
+        self.taken[loop.name] += 1
+        cause = self.home / "loops" / f"{loop.name}-{self.taken[loop.name]}.md"
+        names = [s.name for s in self.orchestration.stages]
+        for name in names[names.index(loop.to) : names.index(stage.name) + 1]:
+            self.orders.causes.pop(name, None)
+        if cause.exists():
+            self.orders.causes[loop.to] = cause
+        else:
+            self.sent_back = loop.to
+
+
+def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step) -> Explanation:
+    Look(said, orchestration, params, base, set()).explain()
+    return said
+
+
+def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
+    """What a sentinel alone would do."""
+    why = Verification(said.call, terms, base).stale(said.void)
+    said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
+    return said

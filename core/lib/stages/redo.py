@@ -1,0 +1,80 @@
+"""Doing finished work again on purpose: which steps `--from` and `--only` mean, and how they are made to count no more.
+
+Nothing is deleted. Up to which attempt a step's past does not count is written down before anything runs, so that a re-run
+that is cut short is gone on with by an ordinary resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import nearest, usage
+from lib.disk import files
+from lib.plan.orchestration import Orchestration, Stage
+from lib.process import fanout
+from lib.session.folder import Step, every_attempt
+from lib.stages import loops
+from lib.stages.finished import AGAIN
+
+Chosen = Callable[[Step], bool]
+
+
+def from_stage(orchestration: Orchestration, base: Step, text: str, session: Path | None) -> Chosen:
+    """`STAGE` or `STAGE/ITEM` of one orchestrator: that, what waits for it, and every stage behind it."""
+    name, _, item = text.partition("/")
+    stages = [s.name for s in orchestration.stages]
+    if name not in stages:
+        usage(f"--from {text}: {orchestration.name} has no stage {name!r}", nearest(name, stages))
+    stage = orchestration.stages[stages.index(name)]
+    place = Step(stage=stage.folder).place
+    after = _after(stage, session / base.home / "stages" / stage.folder if session else None)
+    waiting = {key for key in after if item in fanout.all_before(after, key)} if item in after else set[str]()
+    wanted = {files.safe_name(key) for key in {item, *waiting}} if item else set[str]()
+
+    def chosen(step: Step) -> bool:
+        if (step.phase, step.orchestrator) != (base.phase, base.orchestrator):
+            return False
+        return step.place > place or (step.place == place and (not wanted or step.item in wanted))
+
+    return chosen
+
+
+def _after(stage: Stage, folder: Path | None) -> dict[str, list[str]]:
+    """Who of a stage waits for whom: of members as it is written, of items as they were when they ran."""
+    if stage.members:
+        return {name: list(worker.after) for name, worker in stage.members.items()}
+    if not (stage.foreach and stage.foreach.after and folder and folder.is_dir()):
+        return {}
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("task-*.json")):
+        item: Any = files.read_json(path).get("item")
+        fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
+        others = cast(list[Any], fields.get(stage.foreach.after) or [])
+        found[str(fields.get(stage.foreach.key))] = [str(other) for other in others]
+    return {key: [other for other in others if other in found] for key, others in found.items()}
+
+
+def voided(session: Path, chosen: Chosen) -> dict[str, int]:
+    """The chosen steps that have been tried, each with its last attempt."""
+    found: dict[str, int] = {}
+    for step, folder in every_attempt(session):
+        if chosen(step):
+            found[str(step)] = max(found.get(str(step), 0), int(folder.name.removeprefix("attempt-")))
+    return found
+
+
+def mark(session: Path, chosen: Chosen) -> int:
+    """Makes the past of the chosen steps count no more. Loops that led over them are set aside with it."""
+    found = voided(session, chosen)
+    path = session / AGAIN
+    known: dict[str, int] = files.read_json(path) if path.exists() else {}
+    files.write_json(path, known | found)
+    homes = {str(step.home): step for step, _ in every_attempt(session)}
+    for home, step in homes.items():
+        for record in sorted((session / home / "loops").glob("*.json")):
+            if not loops.led_over(files.read_json(record)["rounds"], found, step):
+                continue
+            loops.set_aside(record)
+    return len(found)

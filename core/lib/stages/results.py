@@ -1,0 +1,90 @@
+"""What steps and stages came to, as the walk knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lib.contract import STATUS, ExitCode, Json
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How a step stands. `key` is the member or item; a stage of one step has none."""
+
+    key: str
+    exit_code: ExitCode
+    verdict: str = "failed"  # done, needs_revision, failed, blocked or waiting
+    outputs: dict[str, str] = field(default_factory=dict[str, str])  # name → full path
+    error: Json | None = None
+    attempts: int = 0
+    skipped: bool = False  # finished in an earlier run
+    note: str = ""
+    did: str = ""  # a digest of what it changed in the workspace
+    came_to: str = ""  # a digest of that and of all it made
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict in ("done", "needs_revision")
+
+    def document(self) -> Json:
+        status = "blocked" if self.verdict == "blocked" else STATUS[self.exit_code]
+        entry: Json = {"name": self.key, "status": status, "exit_code": int(self.exit_code), "verdict": self.verdict}
+        entry |= {"artifact": next(iter(self.outputs.values()), None), "attempts": self.attempts, "skipped": self.skipped}
+        if self.error:
+            entry["error"] = self.error.get("message", "")
+            entry["code"] = self.error.get("code", "")
+        if self.note:
+            entry["note"] = self.note
+        return entry
+
+
+@dataclass(frozen=True)
+class StageResult:
+    stage: str
+    exit_code: ExitCode
+    verdict: str
+    steps: tuple[StepResult, ...] = ()
+    error: Json | None = None
+    note: str = ""
+    round: int = 0
+    elapsed_seconds: float = 0.0
+    open: bool = False  # the run went on although something was left unresolved
+    question: Json | None = None
+
+    @property
+    def outputs(self) -> dict[str, dict[str, str]]:
+        return {s.key: s.outputs for s in self.steps if s.ok}
+
+    @property
+    def skipped(self) -> bool:
+        return bool(self.steps) and all(s.skipped for s in self.steps)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What failed in a stage that succeeded all the same: enough others did, or the run could do without."""
+        if self.exit_code != ExitCode.SUCCESS:
+            return []
+        said = [(s.key, (s.error or {}).get("message", STATUS[s.exit_code])) for s in self.steps if not s.ok]
+        return [f"{self.stage}: {key} did not succeed: {message}" for key, message in said]
+
+    def document(self) -> Json:
+        first = next((path for s in self.steps for path in s.outputs.values()), None)
+        entry: Json = {
+            "name": self.stage,
+            "status": STATUS[self.exit_code],
+            "exit_code": int(self.exit_code),
+            "artifact": first,
+            "verdict": self.verdict,
+            "attempts": sum(s.attempts for s in self.steps),
+            "skipped": self.skipped,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+        }
+        if self.error:
+            entry |= {"error": self.error.get("message", ""), "code": self.error.get("code", "")}
+        optional: Json = {"round": self.round, "note": self.note, "question": self.question, "warnings": self.warnings}
+        entry |= {key: value for key, value in optional.items() if value}
+        if self.steps and not self.steps[0].key:
+            entry["outputs"] = self.steps[0].outputs
+        if any(s.key for s in self.steps):
+            entry["items"] = [s.document() for s in self.steps]
+        return entry

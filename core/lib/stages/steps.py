@@ -1,0 +1,278 @@
+"""One step of a stage: whether it is already finished, and if not, having an executor do it, with retries that learn."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, ExitCode, Interrupted, Json
+from lib.disk import files
+from lib.plan.orchestration import Stage
+from lib.process import processes, tools
+from lib.session import signals
+from lib.session.folder import Attempt, now
+from lib.stages.finished import Finished
+from lib.stages.order import Order, consumed
+from lib.stages.results import StepResult
+from lib.tool.call import Call
+from lib.workspace.history import made
+
+LONG_WORD = 16 * 1024  # bytes; Linux takes 128 KiB in one argument, and a person reads none of that
+
+
+def told(call: Call) -> str:
+    """A digest of what every step of this run is told besides."""
+    texts = [Path(p).read_text(encoding="utf-8") for p in call.options.extra_context]
+    return files.digest(texts)[:16] if texts else ""
+
+
+def last_word(
+    call: Call, stage: Stage, order: Order, finished: Finished, past: bool = False, rerun: int = 0
+) -> StepResult | None:
+    """How the step stands if nothing more is to be done about it: finished, or given up. `past`: it went on from here."""
+    outcome, _ = finished.look(order, stage.model, past)
+    if outcome:
+        return skipped(call, order, outcome)
+    tries = _tries(call, order, finished, stage.model)
+    if tries and (past or used_up(stage, tries, finished, rerun)):
+        return skipped(call, order, tries[-1])
+    return None
+
+
+def used_up(stage: Stage, tries: list[Json], finished: Finished, rerun: int) -> bool:
+    """Whether a step that failed has had all the tries it is allowed: its retries, one more where its coordinator gives what had
+    failed by then (`rerun`) another chance, one for everything new it is told. All are counted on disk: a resume adds none."""
+    error: Json = tries[-1].get("error") or {}
+    if finished.told and all(t.get("told") != finished.told for t in tries):
+        return False
+    timeouts = sum(t.get("exit_code") == ExitCode.TIMEOUT for t in tries)
+    repeatable = tries[-1]["exit_code"] in REPEATED and timeouts < 2
+    if not repeatable or error.get("code") in HOPELESS:
+        return True
+    once_more = all(t.get("kind") != "rerun" and t.get("number", 0) < rerun for t in tries)
+    return len(tries) > stage.retry_max and not once_more
+
+
+def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Json]:
+    """The attempts at this very work that count against its retries; heals and repairs belong to the try they mend."""
+    past = finished.void.get(str(order.step), 0)
+    counted: list[Json] = []
+    last: tuple[Attempt, Json] | None = None
+    for attempt, outcome in call.session.ended(order.step):
+        same = outcome.get("fingerprint") == order.task.fingerprint and not finished.another_agent(outcome, tier)
+        error: Json = outcome.get("error") or {}
+        stopped = outcome["exit_code"] in NEVER_ABSORBED or error.get("code") == "CORRUPT_STATE"
+        if attempt.number <= past or not same or stopped:
+            continue
+        last = (attempt, outcome)
+        if outcome.get("kind") in ("first", "retry", "rerun"):
+            counted = [*(counted if outcome["kind"] != "first" else []), outcome]  # a first try begins the count anew
+        elif counted:  # how the heals and repairs of a try ended is how it ended
+            counted[-1] = outcome | {"kind": counted[-1]["kind"], "told": counted[-1].get("told", "")}
+        if counted and counted[-1].get("verdict") in ("done", "needs_revision"):
+            counted = []  # it had succeeded: if it has to run again, then as if for the first time
+    return counted if last and not finished.read_changed(order, *last) else []  # what it read has changed: it is worth a try
+
+
+def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
+    """What an earlier run of this session made of the step, if it is finished."""
+    outcome = finished.outcome(order, stage.model)
+    if not outcome:
+        return None
+    return keep_word(call, order, skipped(call, order, outcome))
+
+
+def keep_word(call: Call, order: Order, done: StepResult) -> StepResult:
+    """Says that a step stands as an earlier run left it, and sees to it that its signal is there."""
+    if not done.ok:
+        return done
+    call.event(order.step.slug, "skipped", "finished in an earlier run")
+    if not signals.stands(call.session.folder, "exec", order.step.slug):  # it was deleted, or a crash came before it
+        status = "success" if done.exit_code == ExitCode.SUCCESS else "needs-refinement"
+        artifact = next(iter(done.outputs.values()), None)
+        signals.write(call.session.folder, "exec", order.step.slug, status, artifact, call.trace_id)
+    return done
+
+
+def skipped(call: Call, order: Order, outcome: Json) -> StepResult:
+    return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
+
+
+def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
+    """What a check said of the folder as it still is. Asking it again would only give the same answer another time."""
+    outcome = finished.judgement(order)
+    return skipped(call, order, outcome) if outcome else None
+
+
+def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: int = 0) -> StepResult:
+    """Has the step done, with as many retries as are left to it. One that had none left, and by that stopped a run, gets one more
+    when a person runs it again; who only goes on with a run that was cut off has not been told yet that it failed."""
+    outcome: Json | None = None
+    tries = _tries(call, order, finished, stage.model)
+    left, kind = _next_try(stage, tries)
+    told_of = all(t.get("number", 0) < finished.reported for t in tries)
+    if tries and used_up(stage, tries, finished, rerun) and not told_of:
+        return skipped(call, order, tries[-1])
+    last: Json | None = tries[-1].get("error") if tries else None
+    timeouts = sum(o.get("exit_code") == ExitCode.TIMEOUT for o in tries)
+    for number in range(max(left, 1)):
+        if number:
+            _wait(stage, len(tries) + number - 1)
+            kind = "retry"
+        with order.place() if order.place else nullcontext(call.cwd) as cwd:
+            outcome = _attempt(call, stage, order, kind, last, cwd)
+        code = ExitCode(outcome["exit_code"])
+        last = outcome.get("error")
+        timeouts += code == ExitCode.TIMEOUT
+        hopeless = (last or {}).get("code") in HOPELESS
+        if code not in REPEATED or hopeless or timeouts > 1:
+            break
+    return _result(call, order, outcome or {}, len(call.session.attempts(order.step)), skipped=False)
+
+
+def _next_try(stage: Stage, tries: list[Json]) -> tuple[int, str]:
+    """How many tries are left, and what the next one is called."""
+    left = 1 + stage.retry_max - len(tries)
+    return left, "first" if not tries else ("retry" if left > 0 else "rerun")
+
+
+def _wait(stage: Stage, retries_done: int) -> None:
+    if stage.backoff_seconds:
+        seconds = stage.backoff_seconds[min(retries_done, len(stage.backoff_seconds) - 1)]
+        if processes.stopping.wait(seconds):
+            raise Interrupted()
+
+
+def command(call: Call, stage: Stage, order: Order, finished: Finished) -> list[str]:
+    """The command line for one more attempt, for whoever is to call it. It is the next try, whoever made those before."""
+    tries = _tries(call, order, finished, stage.model)
+    _, kind = _next_try(stage, tries)
+    return _command(call, stage, order, kind, tries[-1].get("error") if tries else None, call.cwd)
+
+
+def _command(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> list[str]:
+    folder = call.session.folder / order.step.folder
+    number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
+    task_file = folder / f"task-{number}.json"
+    inputs = {name: _seen_from(value, call.cwd, cwd) for name, value in order.task.inputs.items()}
+    # What it reads is looked at now: while it waited for others, they may have written it.
+    task = replace(order.task, kind=kind, inputs=inputs, told=told(call), consumed=consumed(call, order.task))
+    files.write_json(task_file, task.document())
+    flags = ["--task", str(task_file), "--step", str(order.step), "--timeout", str(stage.timeout_seconds)]
+    flags += ["--cwd", str(cwd)] if cwd != call.cwd else []
+    flags += ["--stall-timeout", str(stage.stall_timeout)] if stage.stall_timeout else []
+    flags += ["--self-heal"] if stage.self_heal else []
+    flags += ["--model", stage.model] if stage.model and not call.options.model else []
+    flags += ["--max-turns", str(stage.max_turns)] if stage.max_turns else []
+    flags += ["--max-budget-usd", str(stage.max_budget_usd)] if stage.max_budget_usd else []
+    flags += ["--checks", str(Path(call.options.checks).absolute())] if call.options.checks else []
+    for path in (*order.context, *(Path(p) for p in call.options.extra_context)):
+        flags += ["--extra-context", str(path)]
+    for path in order.reads:
+        flags += ["--read-dir", str(path)]
+    if last:
+        lesson = folder / f"lesson-{number}.md"
+        files.write_atomic(lesson, f"An earlier attempt at this failed with {last.get('code')}: {last.get('message')}\n")
+        flags += ["--extra-context", str(lesson)]
+    # A long target is in the task file; the empty word stands in its place.
+    target = order.task.target if len(order.task.target.encode()) < LONG_WORD else ""
+    words = [order.agent] if order.agent else [*order.args, *([target] if order.task.target else [])]
+    return [*flags, *(["--", *words] if words else [])]
+
+
+def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> Json:
+    tool = order.worker.tool or "agent.py"
+    number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
+    arguments = _command(call, stage, order, kind, last, cwd)
+    try:
+        # The executor keeps the clock of each attempt, and each check its own: a second one here would end what is parked.
+        reply = call.call(tool, arguments)
+    except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
+        problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
+        reply = tools.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
+    handed = _handed(call, order, number, reply.handed)
+    roots = {"session": call.session.folder, "workspace": cwd}
+    said = reply.document
+    if "verdict" not in said and handed:  # it had handed its outcome over before it died, and could only not say so any more
+        said = handed[-1] | {"outputs": [{**e, "path": str(roots[e["in"]] / e["path"])} for e in handed[-1].get("outputs", [])]}
+    document = _without_empty_claims(tool, said, order)
+    if "verdict" not in document:  # what claims more than there is counts for nothing, now or later
+        _handed(call, order, number, {})
+    if "verdict" in document:
+        listed: list[Json] = document.get("outputs") or []
+        return document | {"outputs": [{**e, "path": _below(roots[e["in"]], e["path"])} for e in listed]}
+    # It ended before it could judge: a usage error, a crash. Whatever attempt it had begun has then ended too.
+    document = {**document, "verdict": "failed", "kind": kind, "fingerprint": order.task.fingerprint, "told": told(call)}
+    document |= {"step": str(order.step), "number": call.session.next_number(), "finished_at": now()}
+    begun = [a for a in call.session.attempts(order.step) if a.number >= number and a.outcome is None]
+    if begun and reply.exit_code != ExitCode.INTERRUPTED:
+        begun[-1].finish(document)
+    signals.write(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
+    return document
+
+
+def _handed(call: Call, order: Order, number: int, handed: dict[str, str]) -> list[Json]:
+    """The outcomes that the executor itself said it was about to write. One that merely appeared on disk is not believed, now or
+    later: it is set aside."""
+    found: list[Json] = []
+    for attempt in call.session.attempts(order.step):
+        path = attempt.folder / "outcome.json"
+        if attempt.number < number or not path.exists():
+            continue
+        if handed.get(attempt.folder.name) == files.sha256(path):
+            found.append(files.read_json(path))
+        else:
+            call.event(order.step.slug, "planted", {"set_aside": call.session.relative(path)})
+            path.replace(path.with_name("planted-outcome.json"))
+    return found
+
+
+def _below(root: Path, path: str) -> str:
+    """A path as an outcome on disk has it."""
+    return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
+
+
+def _seen_from(value: Any, here: Path, there: Path) -> Any:
+    """A path below one folder as the same path below another; anything else as it is."""
+    if isinstance(value, list):
+        return [_seen_from(v, here, there) for v in cast(list[Any], value)]
+    if here == there or not isinstance(value, str) or not value.startswith(f"{here}/"):
+        return value
+    return f"{there}{value[len(str(here)) :]}"
+
+
+def _without_empty_claims(tool: str, document: Json, order: Order) -> Json:
+    """A success counts only with its verdict and every output it was asked for: a tool may say more than it did."""
+    if document.get("exit_code") != ExitCode.SUCCESS:
+        return document
+    entries = document.get("outputs")
+    listed = [cast(Json, e) for e in cast(list[Any], entries) if isinstance(e, dict)] if isinstance(entries, list) else []
+    there = {e.get("output") for e in listed if files.exists(str(e.get("path", ""))) and e.get("in") in ("session", "workspace")}
+    missing = [o.name for o in order.task.outputs if not o.optional and o.name not in there]
+    if document.get("verdict") == "done" and not missing and len(listed) == len(there):
+        return document
+    reason = f"without {', '.join(missing)}" if missing else f"with the verdict {document.get('verdict')!r}"
+    error = {"code": "CHILD_CRASHED", "message": f"{tool} claimed success {reason}", "hint": "look at its attempt folder"}
+    return {"status": "failure", "exit_code": int(ExitCode.FAILURE), "error": error}
+
+
+def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: bool) -> StepResult:
+    outputs: dict[str, str] = {}
+    for entry in outcome.get("outputs", []):
+        root = call.session.folder if entry["in"] == "session" else call.cwd
+        outputs[entry["output"]] = str(files.find(root, entry["path"]))
+    did = files.digest(sorted(made(outcome).items()))
+    return StepResult(
+        key=order.key,
+        exit_code=ExitCode(outcome["exit_code"]),
+        verdict=outcome.get("verdict", "failed"),
+        outputs=outputs,
+        error=outcome.get("error"),
+        attempts=attempts,
+        skipped=skipped,
+        note=outcome.get("note") or "",
+        did=did,
+        came_to=files.digest([did, [[e["output"], e.get("sha256", "")] for e in outcome.get("outputs", [])]]),
+    )

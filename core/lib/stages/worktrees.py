@@ -1,0 +1,227 @@
+"""Steps that work at the same time in the same project, each in a git worktree of its own, merged back one after the other.
+
+A worktree starts as the workspace is: uncommitted files included. What a step left there becomes a commit under `refs/strata/`,
+and is merged into the workspace's files in the order of the stage; the user's branch, index and stash are not touched. A step
+whose changes conflict is not merged, and nothing of it is lost: the request for refinement names the commit and the paths.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lib.attempt import refinements
+from lib.contract import ExitCode, Json, StrataError
+from lib.disk import files
+from lib.process import fanout, processes
+from lib.session.folder import MERGED, Step, now
+from lib.stages.order import Order
+from lib.stages.results import StepResult
+from lib.tool.call import Call
+from lib.workspace import trees
+
+NOWHERE = Path("/nonexistent")
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """Where one step works."""
+
+    call: Call
+    step: Step
+
+    @property
+    def folder(self) -> Path:
+        return self.call.session.folder / "worktrees" / self.step.slug
+
+    @property
+    def cwd(self) -> Path:
+        """The same place in it that the workspace is in the repository."""
+        root = _git(self.call.cwd, "rev-parse", "--show-toplevel")
+        return self.folder / self.call.cwd.resolve().relative_to(root)
+
+    @property
+    def record(self) -> Path:
+        return self.call.session.folder / self.step.folder / "worktree.json"
+
+    @property
+    def refs(self) -> str:
+        return f"{trees.ref_home(self.call.session.folder, self.call.trace_id)}/worktrees/{self.step.slug}"
+
+    @property
+    def workspace(self) -> trees.Tree:
+        return trees.of_workspace(self.call.cwd, self.call.session.folder)
+
+    def open(self) -> Path:
+        """A worktree like the workspace is now."""
+        self.put_away()
+        number = max((a.number for a in self.call.session.attempts(self.step)), default=0) + 1
+        base = self.workspace.take(f"{self.refs}/base-{number}", f"{self.step}, before it started")
+        files.write_json(self.record, {"attempt": number, "base": base, "at": now()})
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self.alone():
+            _git(self.call.cwd, "worktree", "add", "--quiet", "--detach", str(self.folder), "HEAD")
+        self.cwd.mkdir(parents=True, exist_ok=True)
+        trees.Tree(self.cwd, NOWHERE).put_back(base)
+        return self.cwd
+
+    def keep(self, name: str) -> str:
+        """What is in it now, as a commit. Another attempt's never takes its place."""
+        known = files.read_json(self.record)
+        return trees.Tree(self.cwd, NOWHERE).take(f"{self.refs}/{name}-{known['attempt']}", f"{self.step}: {name}", known["base"])
+
+    def save(self) -> None:
+        """Keeps what is in it, as the work of the step if that had finished: only keeping it was cut short then."""
+        known, attempts = files.read_json(self.record), self.call.session.attempts(self.step)
+        here = [a for a in attempts if a.number >= known["attempt"]]  # a heal is one more attempt in the same worktree
+        outcome = here[-1].outcome if here else None
+        if outcome and outcome.get("verdict") in ("done", "needs_revision") and "work" not in known:
+            files.write_json(self.record, known | {"work": self.keep("work")})
+        else:
+            self.keep("cut-short")
+
+    def close(self) -> None:
+        with self.alone():
+            if self.folder.exists():
+                _git(self.call.cwd, "worktree", "remove", "--force", "--force", str(self.folder), check=False)
+                shutil.rmtree(self.folder, ignore_errors=True)
+            _git(self.call.cwd, "worktree", "prune", check=False)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """git adds, removes and prunes worktrees badly at the same time, also for two sessions in one repository."""
+        common = Path(_git(self.call.cwd, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+        descriptor = os.open(common, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def put_away(self) -> None:
+        """What a run that was cut short left here: kept as a commit, then gone."""
+        if not self.folder.exists():
+            return
+        if self.record.exists():
+            _git(self.call.cwd, "worktree", "repair", str(self.folder), check=False)
+            try:
+                self.save()
+            except StrataError:
+                lost = self.call.session.folder / "lost-worktrees"  # git does not know it any more: the files are kept
+                lost.mkdir(exist_ok=True)
+                shutil.move(self.folder, lost / f"{self.folder.name}-{len(list(lost.iterdir())) + 1}")
+        self.close()
+
+    # Merging back
+
+    def merged(self) -> Json:
+        path = self.record.with_name(MERGED)
+        return files.read_json(path) if path.exists() else {}
+
+    def merge(self, attempt: int) -> list[str]:
+        """Brings what the step did into the workspace. Returns the paths that conflict; then nothing was merged."""
+        known = files.read_json(self.record)
+        base, work = known["base"], known["work"]
+        tree = self.workspace
+        ours = tree.take(f"{self.refs}/ours-{attempt}", f"the workspace, when {self.step} was merged", base)
+        commit, conflicts = tree.merge(base, ours, work, f"{self.refs}/merged-{attempt}")
+        if conflicts:
+            return conflicts
+        tree.put_back(commit)
+        changes: list[Json] = []
+        for path in tree.differing(base, work):
+            sha = files.fingerprint(self.call.cwd / path)
+            changes.append(
+                {"root": "workspace", "path": path, "change": "merged" if sha else "deleted", "kind": "file", "sha256": sha}
+            )
+        number = self.call.session.next_number()
+        merged = {
+            "attempt": attempt,
+            "commit": commit,
+            "number": number,
+            "step": str(self.step),
+            "artifacts": changes,
+            "at": now(),
+        }
+        files.write_json(self.record.with_name(MERGED), merged)
+        return []
+
+
+def _git(cwd: Path, *words: str, check: bool = True) -> str:
+    done = processes.ask(["git", "-C", str(cwd), *words])
+    if done.returncode and check:
+        why = done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}"
+        hint = "make a first commit" if "HEAD" in why else "run it by hand to see more"
+        raise StrataError("GIT_FAILED", f"git {words[0]} failed in {cwd}: {why}", hint)
+    return os.fsdecode(done.stdout).strip()
+
+
+@contextmanager
+def opened(call: Call, order: Order) -> Generator[Path]:
+    """A worktree for one attempt. However it ends, none is left behind: what was done is a commit by then."""
+    tree = Worktree(call, order.step)
+    try:
+        yield tree.open()
+        files.write_json(tree.record, files.read_json(tree.record) | {"work": tree.keep("work")})
+    except BaseException:  # whatever it was, a stop included: what was done is kept, and no worktree stays behind
+        tree.put_away()
+        raise
+    tree.close()
+
+
+def run(
+    call: Call,
+    orders: list[Order],
+    after: dict[str, list[str]],
+    cap: int,
+    perform: Callable[[str], StepResult],
+    blocked: Callable[[str, str], StepResult],
+    go_on: Callable[[StepResult], bool],
+) -> dict[str, StepResult]:
+    """Wave by wave: those that wait for nobody together, then merged in the order they are listed, then those behind them."""
+    trees.require_repository(call.cwd, "`isolation: worktree`")
+    for order in orders:
+        Worktree(call, order.step).put_away()  # what an earlier run left
+    table = {o.key: o for o in orders}
+    results: dict[str, StepResult] = {}
+    while len(results) < len(orders):
+        wave = [k for k in table if k not in results and all(other in results for other in after[k])]
+        for key in list(wave):
+            cause = next((o for o in after[key] if not results[o].ok), None)
+            if cause:
+                results[key] = blocked(key, cause)
+                wave.remove(key)
+        done = fanout.run({key: () for key in wave}, cap, perform, lambda r: r.ok, blocked=blocked, go_on=go_on)
+        for key in wave:
+            if key in done:
+                results[key] = bring_back(call, table[key], done[key]) if done[key].ok else done[key]
+        if any(not go_on(results[k]) for k in wave if k in results) or not all(k in results for k in wave):
+            break
+    return {key: results[key] for key in table if key in results}
+
+
+def bring_back(call: Call, order: Order, result: StepResult) -> StepResult:
+    """The finished step, merged; or, where that is not possible, as a request for refinement."""
+    tree = Worktree(call, order.step)
+    if tree.merged().get("attempt") == result.attempts:
+        return result
+    conflicts = tree.merge(result.attempts)
+    if not conflicts:
+        call.event(order.step.slug, "merged", {"paths": len(tree.merged()["artifacts"])})
+        return result
+    known = files.read_json(tree.record)
+    files.write_json(tree.record, known | {"conflict": conflicts})
+    message = f"its changes conflict with those merged before: {', '.join(conflicts[:8])}"
+    path = call.session.folder / "refinements" / f"exec-{order.step.slug}.md"
+    context = [f"Stage: {order.step}", f"Its changes are the commit {known['work']} ({tree.refs}/work-{known['attempt']})"]
+    text = refinements.document(message, context, "Two steps that worked at the same time changed the same lines.", conflicts)
+    files.write_atomic(path, text)
+    error: Json = {"code": "MERGE_CONFLICT", "message": message, "refinement": call.session.relative(path)}
+    error["hint"] = f"git show {known['work']} has its changes; running it again starts from what is merged"
+    call.event(order.step.slug, "conflict", {"paths": conflicts[:8]})
+    return replace(result, exit_code=ExitCode.NEEDS_REFINEMENT, verdict="failed", error=error, note=message, skipped=False)

@@ -1,0 +1,259 @@
+"""The edge every tool shares: arguments in; events, signals, one document and an exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from lib import names
+from lib.contract import LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.disk.redact import redact
+from lib.process import keeper, nursery, processes
+from lib.session import events, signals, trace, watchers
+from lib.tool import depth as depths
+from lib.tool import grant, printing
+from lib.tool.arguments import count, seconds
+from lib.tool.call import AlreadyDone, Call, Tool
+
+DRIVERS = ("live", "replay", "record")
+Words = Callable[[str, list[str]], list[str]]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        usage(message, f"try: {self.prog} --help")
+
+
+def _parser(tool: Tool) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"uv run core/{tool.name}.py",
+        description=tool.summary,
+        epilog=f"example:\n  {tool.example}",
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=shutil.get_terminal_size().columns - 2),
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model", metavar="TIER", help="low-tier, medium-tier, high-tier (config/models.yaml), or a model id")
+    add("--output-format", choices=("text", "json"), default="text", help="KEY=value lines, or one JSON document")
+    add("--cwd", metavar="DIR", help="the folder agents work in (default: where you stand)")
+    add("--max-depth", type=count, metavar="N", help="how deep agents may start agents")
+    add("--current-depth", type=count, metavar="D", help=argparse.SUPPRESS)
+    add("--session-dir", metavar="DIR", help="the session folder to work in; made if it is not there")
+    add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
+    add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
+    add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
+    add("--max-wait", type=seconds, metavar="SECONDS", help="how long to wait for a rate limit to reset (default: 6 hours)")
+    add("--accept-drift", action="store_true", help="replay even where the prompt differs from the recorded one")
+    return parser
+
+
+def run(
+    tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json], words: Words | None = None
+) -> NoReturn:
+    """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process. `words`: what a tool makes of its
+    command line before it is parsed, where that only names what is known already."""
+    _open_missing_streams()
+    if tool.layer:
+        nursery.open_nursery()
+    keeper.become_subreaper()
+    processes.inherit_lock()
+    interrupts = _Signals()
+    keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
+    keeper.watch_starter(lambda: _parent_is_gone(tool.layer))
+    call: Call | None = None
+    try:
+        with interrupts:
+            parser = _parser(tool)
+            arguments(parser)
+            call = _read_call(tool, parser, words)
+            events.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
+            document = main(call)
+    except AlreadyDone as done:
+        document = done.document
+    except StrataError as error:
+        document = error_document(tool, error)
+    except OSError as error:
+        document = error_document(tool, _system_error(error))
+    except Exception as error:  # noqa: BLE001 - the last resort: every tool promises a code and one clear error, never a traceback
+        document = error_document(tool, _unexpected(error, call))
+    for watcher in watchers.watchers:
+        watcher.left()
+    processes.say_stop()
+    nursery.close_nursery()
+    keeper.end_descendants(ask_seconds=0.2)
+    code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
+    if call and call.session_dir:
+        _draw(call, document)
+        _leave_word(call, code, document)
+    printing.document(document, _format(call), outermost=call is None or call.outermost)
+    if code != ExitCode.SUCCESS and document.get("error"):
+        printing.error(document["error"])
+    sys.exit(int(code))
+
+
+def _draw(call: Call, document: Json) -> None:
+    """What a person opens is made when everything has ended; an error says where it is. Not having it does not change how the
+    run ended."""
+    if call.session.outermost and call.tool.layer:
+        try:
+            made = [watcher.ended(call.session.folder, document) for watcher in watchers.watchers]
+            evidence = next((str(path) for path in made if path), "")
+            if document.get("error") and evidence:
+                document["error"] = {"evidence": evidence} | document["error"]
+        except Exception as error:  # noqa: BLE001 - it reads what agents could have written: none of that may change how a run ended
+            words = f"{type(error).__name__}: {error}"
+            events.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=words)
+
+
+def error_document(tool: Tool, error: StrataError) -> Json:
+    code = int(error.exit_code)
+    return {"tool": tool.name, "status": STATUS[code], "exit_code": code, "error": error.document()}
+
+
+def _read_call(tool: Tool, parser: argparse.ArgumentParser, words: Words | None) -> Call:
+    options = parser.parse_args(words(tool.name, sys.argv[1:]) if words else sys.argv[1:])
+    current_grant = grant.inherited()
+    cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths
+    if not cwd.is_dir():
+        usage(f"--cwd {options.cwd}: there is no such folder")
+    if options.cwd:
+        grant.check(current_grant, folders=(cwd,))
+    if current_grant and not keeper.leased and "--of" not in sys.argv and "Bash" not in current_grant.tools:
+        _check_files(current_grant, options)
+    inherited = os.environ.get(names.DRIVER)
+    if inherited is not None and inherited not in DRIVERS:
+        raise StrataError("BAD_ENVIRONMENT", f"{names.DRIVER} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
+    if current_grant and inherited and options.driver and options.driver != inherited:
+        raise StrataError("WIDENING_REFUSED", f"an agent run with {inherited} asked for {options.driver}", "leave out --driver")
+    return Call(
+        tool=tool,
+        options=options,
+        depth=depths.from_environment(tool.layer, options.current_depth, options.max_depth),
+        driver=options.driver or inherited or "live",
+        cwd=cwd,
+        label=tool.name,
+        trace_id=trace.get_trace_id() or "",
+        grant=current_grant,
+    )
+
+
+def _open_missing_streams() -> None:
+    """Started with a closed stream, a tool still works; there is only nobody to hear it. In this order each gets its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(nowhere, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft < enough:  # many children at once need many descriptors
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+class _Signals:
+    """Turns a signal into `Interrupted`, but only while the tool does its work: before and after, it is noted and no more, so
+    that how a tool ended is always said."""
+
+    def __init__(self) -> None:
+        self.asked = 0.0
+        self.working = False
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for that
+                signal.signal(number, self._hear)
+
+    def __enter__(self) -> None:
+        self.working = True
+        if self.asked:
+            raise Interrupted()
+
+    def __exit__(self, *_: object) -> None:
+        self.working = False
+
+    def _hear(self, number: int, _frame: object) -> None:
+        if self.asked or processes.stopping.is_set():
+            # uv passes on what the terminal already sent: only a second, later Ctrl-C means "now".
+            if number == signal.SIGINT and self.asked and time.monotonic() - self.asked > 1.0:
+                keeper.end_descendants()
+                os._exit(int(ExitCode.INTERRUPTED))
+            return
+        self.asked = time.monotonic()
+        processes.stopping.set()
+        if processes.stop_softly:
+            processes.stop_softly()
+        elif self.working:
+            raise Interrupted(f"stopped by {signal.Signals(number).name}")
+
+
+def _parent_is_gone(layer: int) -> None:
+    """Ends this tool the usual way; if that does not work in time, the other way."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(processes.grace_seconds(layer))
+    keeper.end_descendants()
+    os._exit(int(ExitCode.INTERRUPTED))
+
+
+def _system_error(error: OSError) -> StrataError:
+    where = f" ({error.filename})" if error.filename else ""
+    return StrataError("SYSTEM_ERROR", f"{error.strerror or error}{where}", "check the path, its permissions and the free space")
+
+
+def _unexpected(error: Exception, call: Call | None) -> StrataError:
+    text = redact("".join(traceback.format_exception(error)))
+    folder = call.session_dir if call else None
+    if folder:
+        log = folder / "strata.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        descriptor, name = tempfile.mkstemp(prefix="strata-", suffix=".log")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        log = Path(name)
+    return StrataError("INTERNAL", f"{type(error).__name__}: {error}", f"this is a bug; the traceback is in {log}")
+
+
+def _leave_word(call: Call, code: ExitCode, document: Json) -> None:
+    """The signal and the last live-report line of this tool, on success and on failure alike."""
+    status = MEANING[code].signal
+    error = document.get("error")
+    try:
+        if call.session.outermost and code != ExitCode.INTERRUPTED:
+            call.session.say_ended()
+        call.report(STATUS[code], {"code": error["code"]} if error else None)
+        signals.write(
+            call.session.folder,
+            LAYER_NAMES[call.tool.layer],
+            call.label,
+            status,
+            call.artifact,
+            call.trace_id,
+            call.timer.elapsed_seconds(),
+            int(code),
+        )
+    except (OSError, StrataError) as problem:  # a full disk must not hide how the tool itself ended
+        events.emit_event("monitor", call.label, "signal-not-written", detail=str(problem))
+
+
+def _format(call: Call | None) -> str:
+    if call:
+        return call.options.output_format
+    return "json" if ("json" in sys.argv and "--output-format" in sys.argv) or "--output-format=json" in sys.argv else "text"
+
+
+def _check_files(given: grant.Grant, options: argparse.Namespace) -> None:
+    """An agent that has no free shell itself names no commands, and only files it may read."""
+    if getattr(options, "checks", None):
+        raise StrataError("WIDENING_REFUSED", "an agent without a free shell named checks of its own", "leave out --checks")
+    named = [*getattr(options, "extra_context", ())]
+    named += [n for n in (getattr(options, flag, None) for flag in ("prompt_file", "system_prompt", "schema")) if n and n != "-"]
+    grant.check(given, folders=tuple(Path(n).absolute() for n in named))

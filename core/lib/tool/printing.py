@@ -1,0 +1,93 @@
+"""What a tool prints: one document on stdout, for a program or a person, and one last error line on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from lib.contract import MEANING, ExitCode, Json
+from lib.disk.redact import redact
+from lib.process import streams
+
+SHOWN = (
+    *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
+    *("status", "verdict", "grade", "cost_usd", "turns", "duration_seconds", "confinement"),
+    *("spent", "session_dir", "attempt_dir", "report", "page", "next"),
+)
+
+
+def document(said: Json, output_format: str, outermost: bool) -> None:
+    """The one document of a tool, on stdout. To a tool above it goes as it is: a secret may look like a part of a path."""
+    if output_format == "json":
+        text = json.dumps(said, ensure_ascii=False)
+    elif "text" in said:
+        text = str(said["text"])
+    elif "explained" in said:
+        text = table(said)
+    elif sys.stdout.isatty():
+        text = readable(said)
+    else:
+        text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
+    text = text if output_format == "json" else streams.harmless(text)
+    streams.write(sys.stdout, (redact(text) if outermost else text) + "\n")
+
+
+def _value(value: Any) -> str:
+    """A value on one line: plain where it is plain, JSON where it is not."""
+    if isinstance(value, str) and "\n" not in value and "\r" not in value and value[:1] not in ('"', "{", "["):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def readable(said: Json) -> str:
+    """For a person: the answer or the stages first, then what it cost and where it is."""
+    lines: list[str] = []
+    if said.get("result"):
+        lines += [str(said["result"]), ""]
+    for stage in said.get("stages", []):
+        mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
+        note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
+        lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
+    for known in said.get("sessions", []):
+        lines.append(f"{known['session']}: {known['status']}" + (f", {known['grade']}" if known.get("grade") else ""))
+    for phase in said.get("phases", []):
+        grade = phase.get("sentinel_grade")
+        code = phase.get("exit_code")
+        mark = "·" if code is None else MEANING[ExitCode(code)].mark
+        lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
+        for run in phase.get("runs", []):
+            lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]
+        lines += [f"    checks: {', '.join(phase['checks'])}"] if phase.get("checks") else []
+    lines += [f"! {warning}" for warning in said.get("warnings", [])]
+    for key in SHOWN:
+        if said.get(key) not in (None, ""):
+            lines.append(f"{key.replace('_', ' ')}: {said[key]}")
+    return "\n".join(lines)
+
+
+def table(said: Json) -> str:
+    """What would become of every step, a line each."""
+    steps: list[Json] = said["explained"]
+    width = max([len(s["step"]) for s in steps], default=0)
+    lines: list[str] = []
+    for step in steps:
+        cost = "" if "agent_sessions" not in step else ("?" if step["usd_expected"] is None else f"{step['usd_expected']:.4f}")
+        lines.append(f"{step['does']:4}  {step['step']:{width}}  {cost:>8}  {step['why']}".rstrip())
+    total = "unknown" if said["usd_expected"] is None else f"{said['usd_expected']:.4f}"
+    return "\n".join(
+        [*lines, f"{said['skip']} to skip, {said['run']} to run, {said['halt']} halted; expected spend in USD: {total}"]
+    )
+
+
+def error(problem: Json) -> None:
+    """The last line of stderr."""
+    if sys.stderr.isatty():
+        word = "waiting for you" if problem.get("code") == "HUMAN_INPUT" else "error"
+        text = f"{word}: {problem['message']}\n"
+        text += f"  evidence: {problem['evidence']}\n" if problem.get("evidence") else ""
+        text += f"  → {problem['hint']}\n" if problem.get("hint") else ""
+        text = streams.harmless(text)
+    else:
+        text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
+    streams.write(sys.stderr, redact(text))

@@ -1,0 +1,201 @@
+"""The sessions there are: finding one, listing them, drawing its graph, and removing old ones."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from lib.contract import Json, usage
+from lib.plan import orchestrator_file, plan_file
+from lib.plan.plan import Plan
+from lib.session import catalogue, events
+from lib.session.folder import LOCK_NAME
+from lib.view import reader, terminal
+from lib.view.tree import Node
+
+UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def listing(base: Path) -> list[Json]:
+    return [entry(path) for path in catalogue.sessions(base)]
+
+
+def entry(path: Path) -> Json:
+    seen = reader.Reader(path).look()
+    begun = (path / ".trace").stat().st_mtime
+    return {
+        "session": path.name,
+        "path": str(path),
+        "name": seen.root.name,
+        "status": seen.root.status,
+        "running": seen.alive,
+        "grade": seen.root.grade,
+        "usd": seen.spent.get("usd", 0.0),
+        "usd_held": seen.held,
+        "replayed": seen.replayed,
+        "agents": int(seen.spent.get("agents", 0)),
+        "age_seconds": int(time.time() - begun),
+    }
+
+
+def table(entries: list[Json], base: Path) -> str:
+    if not entries:
+        return f"no sessions under {base}"
+    width = max(len(e["session"]) for e in entries)
+    rows: list[str] = []
+    for e in entries:
+        held = f", {e['usd_held']:.4f} held" if e["usd_held"] else ""
+        sums = f"{e['usd']:>9.4f} USD{held}{' replayed' if e['replayed'] else '         '}  {age(e['age_seconds'])}"
+        rows.append(f"{terminal.mark(e['status'])[0]} {e['session']:{width}}  {e['status']:15}  {e['grade'] or '-':12}  {sums}")
+    return "\n".join(rows)
+
+
+def age(seconds: float) -> str:
+    for unit, size in (("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit} ago"
+    return "just now" if seconds < 60 else "1m ago"
+
+
+def seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", text)
+    if not found:
+        usage(f"--older-than {text!r} is no age", "30d, 12h, 2w, 90m")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
+    """Which would go, and which stay although they are old: they run, or wait for a person."""
+    going: list[Path] = []
+    staying: list[Json] = []
+    for path in catalogue.sessions(base):
+        newest = max((p.lstat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
+        if time.time() - newest < older_than:
+            continue
+        if catalogue.alive(path) or not _free(path):
+            staying.append({"session": path.name, "why": "it is running"})
+        elif _waits(path):
+            staying.append({"session": path.name, "why": "it waits for a person"})
+        elif path.is_symlink():
+            staying.append({"session": path.name, "why": "it is a link"})
+        else:
+            going.append(path)
+    return going, staying
+
+
+def _free(session: Path) -> bool:
+    """Whether nobody holds its lock: the kernel knows, whatever the processes are called."""
+    try:
+        descriptor = os.open(session / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return True  # it never had one
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _waits(session: Path) -> bool:
+    manifests = [session / "manifest.json", *session.glob("*/manifest.json")]
+    damaged = (session / "manifest.json").exists() and not reader.read(session / "manifest.json")
+    return damaged or any(reader.read(path).get("exit_code") == 3 for path in manifests)
+
+
+def remove(paths: list[Path]) -> None:
+    for path in paths:
+        shutil.rmtree(path)
+
+
+def size(path: Path) -> int:
+    return sum(p.lstat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink())
+
+
+# The graph, as Mermaid
+
+_CLASSES = {
+    "success": "fill:#d7f0dd,stroke:#2f7d46,color:#123",
+    "running": "fill:#d6eaf8,stroke:#2471a3,color:#123",
+    "pending": "fill:#f4f4f4,stroke:#999,color:#444",
+    "bad": "fill:#f9d9d6,stroke:#b03a2e,color:#311",
+    "open": "fill:#fdf0cf,stroke:#b7950b,color:#332",
+}
+
+
+def graph(what: str, base: Path) -> str:
+    """Of a plan as it is written, or of a session as it stands."""
+    file = Path(what)
+    if what.endswith((".yaml", ".yml")) or (file.is_file() and not file.is_dir()):
+        return mermaid(of_plan(plan_file.load(what)))
+    return mermaid(reader.Reader(catalogue.find(what, base)).look().root)
+
+
+def of_plan(plan: Plan) -> Node:
+    root = Node("session", plan.name)
+    for phase in plan.phases:
+        node = Node("phase", phase.name, after=phase.depends_on)
+        for run in phase.runs:
+            orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
+            stages = [Node("stage", s.name, note="×" if s.fans_out else "") for s in orchestration.stages]
+            node.nodes.append(Node("run", run.name, nodes=stages, after=run.depends_on))
+        if phase.checks:
+            checks = [Node("stage", ", ".join(phase.checks))]
+            node.nodes.append(Node("run", "sentinel", nodes=checks, after=tuple(r.name for r in phase.runs)))
+        root.nodes.append(node)
+    return root
+
+
+def mermaid(root: Node) -> str:
+    lines = ["flowchart LR"]
+    phases: dict[str, str] = {}
+    colours: list[str] = []
+    for number, phase in enumerate(root.nodes, 1):
+        key = f"p{number}"
+        phases[phase.name] = key
+        lines.append(f'  subgraph {key}["{_label(phase.name)}"]')
+        lines.append("    direction TB")
+        runs = phase.nodes if phase.kind == "phase" else [phase]
+        ends: dict[str, str] = {}
+        for place, run in enumerate(runs, 1):
+            before = ""
+            for turn, stage in enumerate(run.nodes or [run], 1):
+                here = f"{key}_{place}_{turn}"
+                items = f" ×{len(stage.nodes)}" if stage.nodes else (f" {stage.note}" if stage.note == "×" else "")
+                name = f"{run.name}: {stage.name}" if stage is not run else run.name
+                lines.append(f'    {here}["{_label(name)}{items}"]')
+                colours.append(f"  class {here} {_class(stage.status)}")
+                lines += [f"    {before} --> {here}"] if before else []
+                lines += [f"    {ends[o]} --> {here}" for o in run.after if o in ends] if turn == 1 else []
+                before = here
+            ends[run.name] = before
+        lines.append("  end")
+    for phase in root.nodes:
+        lines += [f"  {phases[other]} --> {phases[phase.name]}" for other in phase.after if other in phases]
+    lines += [f"  classDef {name} {style}" for name, style in _CLASSES.items()]
+    return "\n".join([*lines, *colours])
+
+
+def _class(status: str) -> str:
+    if status in ("success", "running", "pending"):
+        return status
+    return "open" if terminal.mark(status)[1] == "yellow" else "bad"
+
+
+def _label(text: str) -> str:
+    """Nothing in a name is Mermaid's syntax, or markup."""
+    return re.sub(r"[^\w ,.:()/+-]", lambda found: f"#{ord(found[0])};", " ".join(text.split()))[:200]
+
+
+def lines_of(session: Path, count: int) -> list[Json]:
+    """The last lines of the live report that are whole."""
+    try:
+        text = (session / ".live-report").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [event for line in text.splitlines()[-count:] if (event := events.parse(line))]

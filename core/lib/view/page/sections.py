@@ -1,0 +1,185 @@
+"""What the page says in words and figures: the head, the goal, the cost, what was verified, what was decided."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lib.contract import Json
+from lib.view import reader, terminal, tree
+from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
+from lib.view.page.steps import TEXT_LIMIT, leaves
+from lib.view.tree import Scene
+
+PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
+
+
+def header(seen: Scene) -> list[str]:
+    root = seen.root
+    attempts = list(root.every_try())
+    limit = seen.budget.get("usd")
+    paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
+    facts = [
+        (terminal.clock(terminal.took(seen)), "so far" if seen.alive else "took"),
+        (f"{seen.spent.get('usd', 0):.4f} USD", paid + (f", {seen.held:.4f} held" if seen.held else "")),
+        (f"{int(seen.spent.get('tokens', 0)):,}", "tokens"),
+        (str(int(seen.spent.get("agents", 0))), "agent sessions"),
+        (str(len(attempts)), "attempts"),
+        (str(sum(t.kind in ("retry", "rerun", "heal", "repair") for t in attempts)), "of them again"),
+        (str(sum(len(t.denials) for t in attempts)), "denials"),
+    ]
+    parts = [tag("h1", e(root.name), " ", badge(root.status), " ", grade(root.grade))]
+    parts += [tag("p", e(seen.description))] if seen.description and seen.description != seen.goal else []
+    parts.append(soft(f"Started {date(seen.started)}, in {seen.session.name}"))
+    parts += [soft("The run is still going; this is how it stood when the page was made.")] if seen.alive else []
+    listed = [tag("li", tag("b", e(value)), tag("span", e(name))) for value, name in facts]
+    return [tag("header", *parts, tag("ul", *listed, cls="facts"))]
+
+
+def nav() -> list[str]:
+    links = tag("ul", *(tag("li", tag("a", p.capitalize(), href=f"#{p}")) for p in PLACES))
+    tools = [
+        tag("label", "Filter", cls="soft", **{"for": "search"}),
+        '<input id="search" type="search" placeholder="stage, agent, status … (press /)">',
+        tag("button", "Only problems", type="button", id="problems", aria_pressed="false"),
+        tag("button", "Unfold all", type="button", id="open"),
+        tag("button", "Fold all", type="button", id="close"),
+        tag("span", id="count", cls="soft", role="status", aria_live="polite"),
+    ]
+    return [tag("nav", links, tag("div", *tools, cls="tools", role="search"), aria_label="Sections")]
+
+
+def warnings(seen: Scene) -> list[str]:
+    """What did not succeed in a run that did."""
+    listed = [str(w) for w in reader.texts(seen.manifest.get("warnings"))]
+    if not listed or seen.alive:
+        return []
+    return [tag("section", heading("warnings", "Done with warnings"), tag("ul", *(tag("li", e(w)) for w in listed)))]
+
+
+def first(seen: Scene) -> list[str]:
+    """What to look at first, where something went wrong."""
+    error = reader.obj(seen.manifest.get("error"))
+    if not error or seen.alive:
+        return []
+    parts = [tag("b", e(error.get("code"))), " ", e(error.get("message"))]
+    parts += [tag("p", "→ ", tag("code", e(error["hint"])))] if error.get("hint") else []
+    failed = [t for t in seen.root.every_try() if t.error and t.ended]
+    last = max(failed, key=lambda t: t.ended or 0, default=None)
+    if last:
+        link = tag("a", e(last.folder), href=f"#{anchor(last.folder)}")
+        parts.append(tag("p", "The last attempt that failed: ", link))
+    return [tag("section", *parts, cls="card first", aria_label="Look at this first")]
+
+
+def goal(seen: Scene) -> list[str]:
+    if not seen.goal:
+        return []
+    judged = reader.obj(seen.manifest.get("evaluation"))
+    parts = [tag("b", "Goal"), tag("p", e(seen.goal))]
+    if judged:
+        words = {"met": "success", "unmet": "failed"}
+        rows = [
+            [
+                e(r.get("requirement")),
+                badge(words.get(str(r.get("status")), "waiting"), str(r.get("status"))),
+                e(r.get("evidence")),
+            ]
+            for r in reader.objs(judged.get("requirements"))
+        ]
+        parts.append(tag("p", "Met: ", tag("b", e(judged.get("met"))), ". ", e(judged.get("summary"))))
+        parts.append(table(("requirement", "status", "evidence"), rows))
+        parts += [tag("p", "Missing: ", e(gap)) for gap in judged.get("gaps") or ()]
+    else:
+        parts.append(soft("Nobody has judged yet whether it is met."))
+    return [tag("section", *parts, cls="card goal", aria_label="Goal")]
+
+
+def cost(seen: Scene) -> list[str]:
+    stages: dict[str, list[float]] = {}
+    models: dict[str, list[float]] = {}
+    for names, node in leaves(seen.root):
+        place = "/".join(names[:-1] if node.kind == "item" else names)
+        for one in node.tries:
+            if one.turns or one.usd:
+                _add(stages, place, one.usd, one.tokens)
+            for model, used in one.usage.items():
+                _add(
+                    models,
+                    model,
+                    reader.figure(used.get("costUSD")),
+                    sum(int(reader.figure(used.get(k))) for k in tree.TOKENS),
+                )
+    sums = seen.spent
+    total = [
+        tag("span", f"{int(sums.get('tokens', 0)):,}", id="total-tokens"),
+        tag("span", f"{sums.get('usd', 0):.6f}", id="total-usd"),
+    ]
+    parts = [heading("cost")]
+    parts += [soft("Replayed: somebody paid this once; this run did not.")] if seen.replayed else []
+    if not stages:
+        return [*parts, soft("No agent was asked anything.")]
+    parts.append(_costs("stage", stages, ["in the ledger", str(int(sums.get("agents", 0))), *total]))
+    return [*parts, _costs("model", models, None)]
+
+
+def _add(found: dict[str, list[float]], name: str, usd: float, tokens: int) -> None:
+    entry = found.setdefault(name, [0, 0.0, 0])
+    entry[0] += 1
+    entry[1] += usd
+    entry[2] += tokens
+
+
+def _costs(what: str, found: dict[str, list[float]], foot: list[str] | None) -> str:
+    dear = sorted(found.items(), key=lambda pair: -pair[1][1])
+    rows = [[e(n), f"{int(v[0])}", f"{int(v[2]):,}", f"{v[1]:.6f}"] for n, v in dear]
+    return table((what, "sessions", "tokens", "USD"), rows, 3, foot)
+
+
+def verification(session: Path) -> list[str]:
+    """Cycle by cycle: what the checks found, what was to be mended, what the audit said."""
+    parts = [heading("verification")]
+    for folder in [*sorted(session.glob("phases/*/sentinel")), *sorted(session.glob("sentinel"))]:
+        where = folder.parent.name if folder.parent != session else "sentinel"
+        for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
+            results = reader.read(cycle / "verification-results.json")
+            rows = [_check(c) for c in reader.objs(results.get("checks"))]
+            if rows:
+                parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(str(results.get("overall", "")))))
+                parts.append(table(("check", "result", "errors", "evidence"), rows))
+            for fix in reader.objs(reader.read(cycle / "fix-list.json").get("fixes")):
+                parts.append(
+                    tag("p", badge("to be revised", "to mend"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
+                )
+            audit = read(cycle / "audit-report.md")
+            parts += [folded(f"Audit, {where}, {cycle.name}", cut(audit, TEXT_LIMIT))] if audit.strip() else []
+    return parts if len(parts) > 1 else [*parts, soft("Nothing was verified.")]
+
+
+def _check(record: Json) -> list[str]:
+    evidence = tag("a", "evidence", href=href(str(record["evidence"]))) if record.get("evidence") else ""
+    result = badge("success", "passed") if record.get("passed") else badge("failed")
+    return [e(record.get("name")), result, e(record.get("errors")), f"{e(record.get('note', ''))} {evidence}"]
+
+
+def decisions(seen: Scene) -> list[str]:
+    session = seen.session
+    parts = [heading("decisions", "Refinements, approvals, denials")]
+    for path in sorted((session / "approvals").glob("*.json")):
+        known = reader.read(path)
+        if known.get("decision"):
+            said = f"{known['decision']} by {known.get('by')}, {known.get('when')}" + (
+                f": {known['why']}" if known.get("why") else ""
+            )
+            mark = badge("success" if known["decision"] == "approve" else "failed", str(known["decision"]))
+            parts.append(tag("p", mark, " ", e(known.get("question")), " ", tag("span", e(said), cls="soft")))
+    for where in ("escalations", "refinements", "resolutions"):
+        for path in sorted((session / where).glob("*.md")):
+            parts.append(folded(path.relative_to(session).as_posix(), cut(read(path), TEXT_LIMIT)))
+    for one in seen.root.every_try():
+        for denial in one.denials:
+            what = json.dumps(denial.get("tool_input") or denial.get("reason") or "", ensure_ascii=False)
+            who = tag("a", e(one.agent), href=f"#{anchor(one.folder)}")
+            tried = [tag("b", e(denial.get("tool_name"))), " ", tag("code", e(short(what, 300)))]
+            parts.append(tag("p", badge("blocked", "denied"), " ", who, " tried ", *tried))
+    return parts if len(parts) > 1 else [*parts, soft("There were none.")]

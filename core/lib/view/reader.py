@@ -1,0 +1,354 @@
+"""Reading a session's folder into a scene. Reading changes nothing and needs nobody to answer: the run may be going on in another
+process, have ended, or have been killed. What is immutable (outcomes) is read once, what grows from where the last look ended.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from lib.contract import STATUS, Json
+from lib.disk import files
+from lib.session import catalogue, ledger
+from lib.session.folder import Step, every_attempt
+from lib.view.tree import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, TOKENS, Node, Scene, Try
+from lib.workspace.history import BEGUN, LATE_SECONDS
+
+WORD = {
+    "failure": "failed",
+    "needs-refinement": "to be revised",
+    "human-input": "waiting",
+    "not-run": PENDING,
+    "complete": "success",
+}
+
+
+def when(text: object) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None
+
+
+class Reader:
+    """Looks at a session again and again, and reads only what is new."""
+
+    def __init__(self, session: Path) -> None:
+        self.session = session
+        self._outcomes: dict[str, Json] = {}
+        self._offset = 0
+        self._events: dict[str, list[Json]] = {}  # by step: what its agent did last, and when it was parked
+        self._begun: dict[str, float] = {}  # by step: when its executor started last
+        self._wanted: dict[str, int] = {}  # by stage: how many items it fans out over
+
+    def look(self, ended: bool = False) -> Scene:
+        """`ended`: the process that works in it is this one, and has just come to its end."""
+        folder = self.session
+        self._hear()
+        effective = read(folder / "effective-config.json")
+        plan = obj(effective.get("plan"))
+        manifest = read(folder / "manifest.json")
+        going = not ended and catalogue.alive(folder)
+        book = ledger.Ledger(folder, strict=False)
+        sums = book.figures()
+        open_ones = book.open()
+        tries = [self._try(step, path, going) for step, path in every_attempt(folder)]
+        for one in tries:
+            one.agent = one.agent or str(open_ones.get(one.folder, {}).get("agent", ""))
+        root = Node("session", str(manifest.get("campaign") or plan.get("name") or folder.name))
+        root.nodes = self._phases(plan, tries, going) + self._loose(plan, tries, going)
+        root.status = _root_status(root, manifest, going)
+        root.grade = str(manifest.get("grade") or "") if not going else ""
+        return Scene(
+            folder,
+            root,
+            going,
+            _state(folder),
+            str(plan.get("goal") or manifest.get("goal") or ""),
+            str(plan.get("description") or ""),
+            manifest,
+            {"usd": sums.usd, "tokens": sums.tokens, "agents": sums.agents},
+            sums.held,
+            {kind: figure(limit) for kind, limit in obj(book.limits.get(ledger.WHOLE)).items()},
+            str(obj(effective.get("settings")).get("driver") or ""),
+            when(manifest.get("started_at")) or root.started or _first(folder),
+            datetime.now().timestamp(),
+        )
+
+    # What grows
+
+    def _hear(self) -> None:
+        try:
+            with (self.session / ".live-report").open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole, _, _ = data.rpartition(b"\n")
+        self._offset += len(whole) + 1 if whole else 0
+        for line in whole.splitlines():
+            try:
+                event = json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # torn by a crash, or none of ours
+            if isinstance(event, dict):
+                self._note(cast(Json, event))
+
+    def _note(self, event: Json) -> None:
+        step, status = str(event.get("stage", "")), event.get("status")
+        if event.get("layer") == "exec" and status == "started":
+            self._begun[step] = when(event.get("timestamp")) or 0.0
+            self._events[step] = [e for e in self._events.get(step, []) if e.get("status") in ("parked", "unparked")]
+        elif event.get("layer") == "orch" and status == "fan-out":
+            self._wanted[step] = int(figure(obj(event.get("detail")).get("items")))
+        elif event.get("layer") == "spawn" and status in ("tool-use", "parked", "unparked", "waiting", "denied", "api-retry"):
+            heard = self._events.setdefault(step, [])
+            if status in ("parked", "unparked") or not heard or heard[-1].get("status") in ("parked", "unparked"):
+                heard.append(event)
+            else:
+                heard[-1] = event  # of what it does, only the last is of interest
+
+    # The tree
+
+    def _try(self, step: Step, path: Path, going: bool) -> Try:
+        place = path.relative_to(self.session).as_posix()
+        known = self._outcomes.get(place) or read(path / "outcome.json")
+        number = int(path.name.removeprefix("attempt-"))
+        if known:
+            self._outcomes[place] = known
+            return _ended(step, place, number, known, self._parked(step))
+        task = read(path.parent / f"task-{number}.json")
+        beat = _made(path / BEGUN)  # an attempt of an earlier run that was cut short has no sign of life any more
+        going = going and (beat is None or time.time() - beat < 5 * LATE_SECONDS)
+        began = self._begun.get(step.slug) if going else None
+        this = Try(step, place, number, RUNNING if going else CUT_SHORT, str(task.get("kind", "")))
+        this.agent = str(read(path / "meta.json").get("agent", ""))
+        this.started = began or _made(path)
+        this.ended = None if going else beat or _touched(path)
+        this.parked = self._parked(step)
+        heard = self._events.get(step.slug, [])
+        if going and heard:
+            this.doing = _doing(heard[-1])
+            this.status = PARKED if heard[-1].get("status") == "parked" else this.status
+        return this
+
+    def _parked(self, step: Step) -> list[tuple[float, float | None]]:
+        found: list[tuple[float, float | None]] = []
+        for event in self._events.get(step.slug, []):
+            at = when(event.get("timestamp")) or 0.0
+            if event.get("status") == "parked":
+                found.append((at, None))
+            elif event.get("status") == "unparked" and found:
+                found[-1] = (found[-1][0], at)
+        return found
+
+    def _phases(self, plan: Json, tries: list[Try], going: bool) -> list[Node]:
+        folders = {str(p.get("folder")): p for p in objs(plan.get("phases"))}
+        unknown = sorted({t.step.phase for t in tries if t.step.phase} - set(folders))
+        found: list[Node] = []
+        for folder in (*folders, *unknown):
+            spec = folders.get(folder, {})
+            own = [t for t in tries if t.step.phase == folder]
+            report = read(self.session / "phases" / folder / "report.json")
+            node = Node("phase", str(spec.get("name") or folder), after=tuple(map(str, spec.get("depends_on") or ())))
+            names = [str(r.get("name")) for r in objs(spec.get("runs"))]
+            names += ["sentinel"] if spec.get("checks") else []
+            node.nodes = self._runs(f"phases/{folder}", names, own, going)
+            node.grade = str(report.get("sentinel_grade") or "")
+            node.note = _message(report)
+            node.status = _sum(node, _word(report.get("status")) if report else "", going)
+            found.append(node)
+        return found
+
+    def _runs(self, place: str, planned: list[str], tries: list[Try], going: bool) -> list[Node]:
+        names = [*planned, *sorted({t.step.orchestrator for t in tries} - set(planned))]
+        found: list[Node] = []
+        for name in names:
+            manifest = read(self.session / place / name / "manifest.json")
+            node = Node("run", name)
+            own = [t for t in tries if t.step.orchestrator == name]
+            node.nodes = _stages(manifest, own)
+            slug = ".".join(p for p in (*Path(place).parts[1:], name) if p != ".")
+            for stage in node.nodes:
+                stage.turn = "cycle" if name == "sentinel" else "round"
+                stage.wanted = self._wanted.get(f"{slug}.{stage.name}", 0)
+                if going and 0 < len(stage.nodes) < stage.wanted:
+                    stage.status = RUNNING  # the rest waits for its turn
+            node.note = _message(manifest)
+            node.after = tuple(n for n in names if n != name) if name == "sentinel" else ()
+            node.status = _sum(node, _word(manifest.get("status")), going)
+            found.append(node)
+        return found
+
+    def _loose(self, plan: Json, tries: list[Try], going: bool) -> list[Node]:
+        """What is in no phase: an orchestrator or an executor run alone, or what a campaign asked for itself."""
+        own = [t for t in tries if not t.step.phase]
+        runs = self._runs(".", [], [t for t in own if t.step.orchestrator], going)
+        alone = [t for t in own if not t.step.orchestrator]
+        return runs + _stages({}, alone)
+
+
+def _stages(manifest: Json, tries: list[Try]) -> list[Node]:
+    entries = {str(e.get("name")): e for e in objs(manifest.get("stages"))}
+    folders = {t.step.stage: t.step.stage.partition("-")[2] or t.step.stage for t in tries}
+    order = [*entries, *(name for _, name in sorted(folders.items()) if name not in entries)]
+    found: list[Node] = []
+    for name in dict.fromkeys(order):
+        entry: Json = entries.get(name, {})
+        own = [t for t in tries if folders[t.step.stage] == name]
+        node = Node("stage", name, note=str(entry.get("error") or entry.get("note") or ""))
+        keys = dict.fromkeys(t.step.item for t in own if t.step.item)
+        items = {str(i.get("name")): i for i in objs(entry.get("items"))}
+        for key in (*keys, *(k for k in items if files.safe_name(k) not in keys)):
+            item = next((i for k, i in items.items() if files.safe_name(k) == key), items.get(key, {}))
+            child = Node("item", str(item.get("name") or key), note=str(item.get("error") or item.get("note") or ""))
+            child.tries = [t for t in own if t.step.item == key]
+            child.status = _stage_status(child, item)
+            node.nodes.append(child)
+        node.tries = [t for t in own if not t.step.item]
+        node.note = node.note or (str(node.tries[-1].error.get("message", "")) if node.tries else "")
+        node.status = _stage_status(node, entry)
+        if node.nodes and node.status == PENDING:
+            node.status = _sum(node, "", False)
+        found.append(node)
+    return found
+
+
+def _stage_status(node: Node, entry: Json) -> str:
+    last = node.tries[-1] if node.tries else None
+    if last and last.status in (RUNNING, PARKED):
+        return last.status
+    told = _word(entry.get("status"))
+    if node.nodes and any(c.status in (RUNNING, PARKED) for c in node.nodes):
+        return RUNNING
+    return told if told not in ("", PENDING) else (last.status if last else PENDING)
+
+
+def _sum(node: Node, told: str, going: bool) -> str:
+    """How a phase or a run stands: by what is going on below it, then by what it says of itself."""
+    below = [n.status for n in node.nodes]
+    if RUNNING in below or PARKED in below:
+        return RUNNING if RUNNING in below else PARKED
+    if told and told != RUNNING:
+        return told
+    if going and (told == RUNNING or any(s != PENDING for s in below)):
+        return RUNNING
+    bad = next((s for s in below if s not in (*GOOD, PENDING)), "")
+    if told == RUNNING:
+        return bad or CUT_SHORT
+    return bad or (PENDING if PENDING in below or not below else "success")
+
+
+def _root_status(root: Node, manifest: Json, going: bool) -> str:
+    if going:
+        return PARKED if any(n.status == PARKED for n in root.nodes) and not _any(root, RUNNING) else RUNNING
+    if manifest.get("status"):
+        return _word(manifest["status"])
+    return _sum(root, "", False) if root.nodes else PENDING
+
+
+def _any(node: Node, status: str) -> bool:
+    return any(t.status == status for t in node.every_try())
+
+
+def _word(status: object) -> str:
+    text = str(status or "")
+    return WORD.get(text, text)
+
+
+def _ended(step: Step, place: str, number: int, known: Json, parked: list[tuple[float, float | None]]) -> Try:
+    ended = when(known.get("finished_at"))
+    seconds = figure(known.get("duration_seconds"))
+    code = known.get("exit_code")
+    status = _word(known.get("status") or (STATUS.get(code, "failure") if isinstance(code, int) else "failure"))
+    usage = {model: obj(used) for model, used in obj(known.get("usage")).items()}
+    tokens = sum(int(figure(used.get(name))) for used in usage.values() for name in TOKENS)
+    return Try(
+        step,
+        place,
+        number,
+        status,
+        str(known.get("kind") or ""),
+        str(known.get("agent") or known.get("tool") or ""),
+        str(known.get("model") or ""),
+        str(known.get("note") or ""),
+        obj(known.get("error")),
+        ended - seconds if ended else None,
+        ended,
+        figure(known.get("cost_usd")),
+        str(known.get("cost_source") or ""),
+        tokens,
+        int(figure(known.get("turns"))),
+        usage,
+        objs(known.get("denials")),
+        parked=parked,
+    )
+
+
+def _doing(event: Json) -> str:
+    fields = obj(event.get("detail"))
+    if event.get("status") == "parked":
+        return f"parked until {fields.get('until', '?')}"
+    what = fields.get("tool") or fields.get("for") or event.get("status") or ""
+    return f"{what} {fields.get('what', '')}".strip()
+
+
+def _message(document: Json) -> str:
+    return str(obj(document.get("error")).get("message") or "")
+
+
+def _state(session: Path) -> str:
+    try:
+        for line in (session / ".session-state").read_text(encoding="utf-8").splitlines():
+            if line.startswith("state: "):
+                return str(json.loads(line.removeprefix("state: ")))
+    except (OSError, ValueError):
+        pass  # there is none yet, or it is being replaced
+    return ""
+
+
+def _first(session: Path) -> float | None:
+    return _made(session / ".trace")
+
+
+def _made(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _touched(folder: Path) -> float | None:
+    times = [t for p in folder.rglob("*") if (t := _made(p))] or [t for t in [_made(folder)] if t]
+    return max(times, default=None)
+
+
+def read(path: Path) -> Json:
+    """A JSON object, or nothing: whoever looks on does not stop at a file that is damaged or not there yet."""
+    try:
+        return obj(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (ValueError, RecursionError, OSError):
+        return {}
+
+
+# What is read was written by us, and may have been changed by anybody since: each value is taken for what it is
+
+
+def obj(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def objs(value: object) -> list[Json]:
+    return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def texts(value: object) -> list[str]:
+    return [str(v) for v in cast(list[Any], value)] if isinstance(value, list) else []
+
+
+def figure(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

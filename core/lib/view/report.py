@@ -1,0 +1,189 @@
+"""`execution-report.md`: what was asked, what happened, and what to look at first, made from the session folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lib.contract import Json
+from lib.disk import files
+from lib.session import ledger, signals
+from lib.session.folder import every_attempt
+from lib.view import reader
+
+Rows = list[list[str]]
+
+
+def write(session: Path) -> Path:
+    path = session / "execution-report.md"
+    files.write_atomic(path, text(session))
+    return path
+
+
+def text(session: Path) -> str:
+    manifest = _read(session / "manifest.json")
+    phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
+    reports = [_read(folder / "report.json") for folder in phases]
+    ended = [folder for _, folder in every_attempt(session) if (folder / "outcome.json").exists()]
+    outcomes = [_sound(_read(folder / "outcome.json")) | {"at": str(folder.relative_to(session))} for folder in ended]
+    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(session, manifest, reports, outcomes), ""]
+    lines += _asked(session)
+    lines += _goal(manifest)
+    error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)
+    if error:
+        lines += ["## Look at this first", "", *_first_look(session, error, outcomes), ""]
+    warnings = manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])]
+    warnings = warnings or [w for p in sorted(session.glob("*/manifest.json")) for w in _read(p).get("warnings", [])]
+    lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
+    lines += ["## What happened", ""]
+    for folder, report in zip(phases, reports, strict=True):
+        lines += _phase(session, folder, report, outcomes)
+    lines += _runs(session, session, outcomes)  # of an orchestrator that was run alone
+    failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
+    lines += ["## Signals of failure", "", *failed, ""] if failed and (error or not phases) else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _headline(session: Path, manifest: Json, reports: list[Json], outcomes: list[Json]) -> str:
+    sums = ledger.Ledger(session, strict=False).figures()
+    replayed = any(o.get("cost_source") == "replayed" for o in outcomes)
+    status = manifest.get("status") or ", ".join(f"{r['name']} {r['status']}" for r in reports) or "not ended"
+    grade = manifest.get("grade") or next((r["sentinel_grade"] for r in reports if r.get("sentinel_grade")), "")
+    warned = len(manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])])
+    words = [f"**{status}{f' with {warned} warnings' if warned else ''}**", f"grade {grade}" if grade else ""]
+    held = f", {sums.held:.4f} held" if sums.held else ""
+    words += [f"{sums.agents} agent sessions", f"{sums.usd:.4f} USD{' (replayed, not spent)' if replayed else ''}{held}"]
+    return ", ".join(w for w in words if w) + "."
+
+
+def _asked(session: Path) -> list[str]:
+    plan: Json = _read(session / "effective-config.json").get("plan", {})
+    if not plan:
+        return []
+    lines = ["## Asked", "", *([plan["description"], ""] if plan.get("description") else [])]
+    for phase in plan["phases"]:
+        runs = ", ".join(_run(r) for r in phase["runs"])
+        how = f"checked by {', '.join(phase['checks'])}" if phase["checks"] else f"not checked: {phase['unverified']}"
+        lines.append(f"- **{phase['name']}**: {runs}; {how}")
+    return [*lines, "", "The plan as it was given is `plan.yaml`; what it resolved to, `effective-config.json`.", ""]
+
+
+def _goal(manifest: Json) -> list[str]:
+    """What it was all for, and what the evaluator made of it."""
+    if not manifest.get("goal"):
+        return []
+    rounds = f" (round {manifest['round']} of {manifest['rounds']})" if manifest.get("rounds", 1) > 1 else ""
+    lines = [f"## Goal{rounds}", "", *(f"> {line}" for line in str(manifest["goal"]).splitlines()), ""]
+    said: Json = manifest.get("evaluation") or {}
+    if not said:
+        return [*lines, "Nobody has judged yet whether it is met.", ""]
+    rows = [[r["requirement"], r["status"], r["evidence"]] for r in said["requirements"]]
+    lines += [f"**Met: {said['met']}.** {said['summary']}", "", *_table(("requirement", "status", "evidence"), rows), ""]
+    return lines + ([*(f"- missing: {gap}" for gap in said["gaps"]), ""] if said["gaps"] else [])
+
+
+def _run(run: Json) -> str:
+    given = ", ".join(f"{key}={value}" for key, value in {**run["params"], **run["inputs"]}.items())
+    return f"{Path(run['orchestrator']).name}{' ' + run['modifier'] if run['modifier'] else ''}" + (
+        f" ({given})" if given else ""
+    )
+
+
+def _first_look(session: Path, error: Json, outcomes: list[Json]) -> list[str]:
+    lines = [f"{error.get('code')}: {error.get('message')}", *(["", f"→ {error['hint']}"] if error.get("hint") else [])]
+    failed = sorted((o for o in outcomes if o.get("exit_code") not in (0, None)), key=lambda o: str(o.get("finished_at", "")))
+    if failed:
+        at = failed[-1]["at"]
+        there = [name for name in ("output.md", "refinement.md", "outcome.json") if (session / at / name).exists()]
+        lines += ["", f"The last attempt that failed is `{at}`; read {', '.join(f'`{name}`' for name in there)} there."]
+    return lines
+
+
+def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> list[str]:
+    grade = report.get("sentinel_grade") or "not graded"
+    own = [o for o in outcomes if o["at"].startswith(f"{folder.relative_to(session)}/")]
+    spent = f"{sum(o.get('duration_seconds') or 0 for o in own):.1f} s, {sum(o.get('cost_usd') or 0 for o in own):.4f} USD"
+    lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", "", f"{len(own)} attempts, {spent}.", ""]
+    lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
+    lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
+    back = report.get("rolled_back")
+    if back:
+        lines += [f"The workspace was put back as it was; what failed is kept in git as `{back['ref']}`.", ""]
+    return lines + _runs(session, folder, outcomes) + _verification(folder / "sentinel")
+
+
+def _runs(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
+    lines: list[str] = []
+    for path in sorted(folder.glob("*/manifest.json")):
+        stages: list[Json] = [s for s in _read(path).get("stages", []) if s["name"] != "checks" or path.parent.name != "sentinel"]
+        if stages:
+            rows = [_stage(session, path.parent, stage, outcomes) for stage in stages]
+            lines += [
+                f"**{path.parent.name}**",
+                "",
+                *_table(("stage", "result", "attempts", "time", "USD", "artifact"), rows),
+                "",
+            ]
+    return lines
+
+
+def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list[str]:
+    prefix = f"{home.relative_to(session)}/stages/"
+    own = [
+        o
+        for o in outcomes
+        if o["at"].startswith(prefix) and o["at"][len(prefix) :].split("/")[0].split("-", 1)[1] == stage["name"]
+    ]
+    seconds = sum(o.get("duration_seconds") or 0 for o in own)
+    cost = sum(o.get("cost_usd") or 0 for o in own)
+    result = stage["status"] + (f": {stage['error']}" if stage.get("error") else "")
+    note = f" (round {stage['round']})" if stage.get("round", 0) > 1 else ""
+    return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _artifacts(stage)]
+
+
+def _artifacts(stage: Json) -> str:
+    items: list[Json] = stage.get("items", [])
+    found = [str(i["artifact"]) for i in items if i.get("artifact")] or [str(p) for p in stage.get("outputs", {}).values()]
+    found = found or ([str(stage["artifact"])] if stage.get("artifact") else [])
+    more = f" and {len(found) - 6} more" if len(found) > 6 else ""
+    return ", ".join(_link(path) for path in found[:6]) + more
+
+
+def _verification(sentinel: Path) -> list[str]:
+    """Cycle by cycle: what the checks found, and what was to be mended."""
+    lines: list[str] = []
+    for cycle in sorted(sentinel.glob("cycle-*"), key=lambda path: int(path.name.removeprefix("cycle-"))):
+        results = _read(cycle / "verification-results.json")
+        if not results:
+            continue
+        checks: list[dict[str, Any]] = results.get("checks", [])
+        rows = [[c["name"], "passed" if c["passed"] else "**failed**", str(c["errors"]), _evidence(c)] for c in checks]
+        lines += [f"**Verification, {cycle.name}: {results.get('overall')}**", ""]
+        lines += [*_table(("check", "result", "errors", "evidence"), rows), ""]
+        fixes: list[dict[str, Any]] = _read(cycle / "fix-list.json").get("fixes", [])
+        lines += [f"- {f['severity']}: `{f['file']}`: {f['issue']}" for f in fixes] + ([""] if fixes else [])
+    return lines
+
+
+def _evidence(check: Json) -> str:
+    where = str(check.get("evidence") or "")
+    return (f"{check.get('note', '')} " if check.get("note") else "") + (_link(where) if where else "")
+
+
+def _link(path: str | None) -> str:
+    return f"[{Path(path).name}]({path})" if path else ""
+
+
+def _table(heads: tuple[str, ...], rows: Rows) -> list[str]:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+
+
+def _sound(outcome: Json) -> Json:
+    """With figures where figures belong: somebody may have changed it since."""
+    sums = {name: reader.figure(outcome.get(name)) for name in ("cost_usd", "duration_seconds", "turns")}
+    return outcome | sums | {"error": reader.obj(outcome.get("error"))}
+
+
+def _read(path: Path) -> Json:
+    return reader.read(path)

@@ -1,0 +1,131 @@
+"""A session as one tree: what was asked, what ran, what runs now, what it cost. What every view of it is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lib.contract import Json
+from lib.session.folder import Step
+
+RUNNING, PARKED, PENDING, CUT_SHORT = "running", "parked", "pending", "cut short"
+GOOD = ("success", "complete")
+TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")  # of a model's usage
+
+
+@dataclass
+class Try:
+    """One attempt at a step."""
+
+    step: Step
+    folder: str  # seen from the session
+    number: int
+    status: str
+    kind: str = ""
+    agent: str = ""
+    model: str = ""
+    note: str = ""
+    error: Json = field(default_factory=dict[str, Any])
+    started: float | None = None
+    ended: float | None = None
+    usd: float = 0.0
+    cost_source: str = ""
+    tokens: int = 0
+    turns: int = 0
+    usage: dict[str, Json] = field(default_factory=dict[str, Json])  # by model
+    denials: list[Json] = field(default_factory=list[Json])
+    doing: str = ""  # while it runs: its last tool call
+    parked: list[tuple[float, float | None]] = field(default_factory=list[tuple[float, float | None]])
+
+
+@dataclass
+class Node:
+    """A session, a phase, a run, a stage or an item."""
+
+    kind: str
+    name: str
+    status: str = PENDING
+    note: str = ""
+    grade: str = ""
+    nodes: list[Node] = field(default_factory=list["Node"])
+    tries: list[Try] = field(default_factory=list[Try])
+    after: tuple[str, ...] = ()
+    wanted: int = 0  # of a fan-out: how many items there are, those not begun included
+    turn: str = "round"  # what one more time through it is called
+
+    def every_try(self) -> Iterator[Try]:
+        yield from self.tries
+        for node in self.nodes:
+            yield from node.every_try()
+
+    @property
+    def usd(self) -> float:
+        return sum(t.usd for t in self.every_try())
+
+    @property
+    def tokens(self) -> int:
+        return sum(t.tokens for t in self.every_try())
+
+    @property
+    def started(self) -> float | None:
+        return min((t.started for t in self.every_try() if t.started), default=None)
+
+    @property
+    def ended(self) -> float | None:
+        tries = list(self.every_try())
+        return max((t.ended for t in tries if t.ended), default=None) if all(t.ended for t in tries) else None
+
+    def seconds(self, now: float) -> float:
+        """How long it was worked on; what ran at the same time counts once, and what lay between two runs not at all."""
+        total, until = 0.0, 0.0
+        for begun, ended in sorted((t.started, t.ended or now) for t in self.every_try() if t.started):
+            total += max(ended - max(begun, until), 0.0)
+            until = max(until, ended)
+        return total
+
+    @property
+    def retries(self) -> int:
+        return sum(t.kind in ("retry", "rerun", "heal", "repair") for t in self.tries)
+
+    @property
+    def rounds(self) -> int:
+        return max((t.step.round for t in self.tries), default=0)
+
+
+@dataclass
+class Scene:
+    session: Path
+    root: Node
+    alive: bool
+    state: str = ""
+    goal: str = ""
+    description: str = ""
+    manifest: Json = field(default_factory=dict[str, Any])
+    spent: dict[str, float] = field(default_factory=dict[str, float])  # the ledger's: usd, tokens, agents
+    held: float = 0.0  # USD besides: reserved, or unknown
+    budget: dict[str, float] = field(default_factory=dict[str, float])
+    driver: str = ""
+    started: float | None = None
+    now: float = 0.0
+
+    def counts(self) -> dict[str, int]:
+        """How many steps stand how."""
+        found: dict[str, int] = {}
+        for node in leaves(self.root):
+            found[node.status] = found.get(node.status, 0) + 1
+        return found
+
+    @property
+    def replayed(self) -> bool:
+        return self.driver == "replay" or any(t.cost_source == "replayed" for t in self.root.every_try())
+
+
+def leaves(node: Node) -> Iterator[Node]:
+    if not node.nodes:
+        if node.kind in ("stage", "item"):
+            yield node
+        return
+    for child in node.nodes:
+        yield from leaves(child)
