@@ -1,7 +1,8 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
-#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "msgspec>=0.19,<1", "pyyaml>=6.0,<7",
+#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
 # ]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
@@ -20,7 +21,7 @@ from lib.contract import Json, usage
 from lib.disk import files
 from lib.plan import checks_file
 from lib.plan.task import Task
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages import agent_mode
 from lib.stages.finished import JUDGED
 from lib.workspace import snapshot
@@ -56,7 +57,7 @@ def main(call: Call) -> Json:
         failed = [r for r in records if not r["passed"] and r["blocking"]]
         reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}; it ends: {r['tail']}" for r in failed)
         # What was judged is the folder as it stands: once somebody changes it, this judgement is no longer worth anything.
-        judged = {"state": snapshot.state(call.cwd, (call.session.folder,)) if steady else "changed while it was judged"}
+        judged = snapshot.state(call.cwd, (call.session.folder,)) if steady else "changed while it was judged"
         if steady:
             files.write_json(out.parent / JUDGED, after)
         return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}

@@ -1,7 +1,8 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
-#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "msgspec>=0.19,<1", "pyyaml>=6.0,<7",
+#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
 # ]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
@@ -18,7 +19,7 @@ from lib.campaign import named
 from lib.cli import Call, Tool
 from lib.contract import MINIMUM_STACK, Json, usage
 from lib.plan import checks_file
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages import look, runs
 from lib.stages.sentinel import Terms, Verification
 

@@ -1,7 +1,8 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
-#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "msgspec>=0.19,<1", "pyyaml>=6.0,<7",
+#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
 # ]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"

@@ -1,7 +1,8 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
-#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "pyyaml>=6.0,<7", "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+#   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "msgspec>=0.19,<1", "pyyaml>=6.0,<7",
+#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
 # ]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
@@ -28,12 +29,15 @@ from lib.agent.drivers.replay import replay
 from lib.agent.drivers.stand_in import standing_in
 from lib.agent.parking import Parking
 from lib.cli import Call, Tool
-from lib.contract import CORE, STATUS, Interrupted, Json, StrataError, usage
+from lib.contract import CORE, ExitCode, Interrupted, Json, StrataError, usage
 from lib.disk import config, files, redact, schemas
+from lib.disk.clock import now
 from lib.plan import agents
 from lib.process import environment, processes
-from lib.session.folder import Attempt, Step, bare_step
+from lib.session.attempts import Attempt
 from lib.session.ledger import CUT_OFF, Ledger, Reservation
+from lib.session.outcome import Outcome
+from lib.session.step import Step, bare_step
 from lib.tool import grant
 from lib.tool.arguments import count, positive, read_text
 from lib.workspace.snapshot import IGNORED, Hidden, Snapshot
@@ -102,7 +106,7 @@ def main(call: Call) -> Json:
     if call.depth.remaining == 1:
         call.report("depth-warning", "this is the last level: the agent cannot start another, and cannot be healed")
     ordinal = len(call.session.ended(step)) + 1
-    attempt = given_attempt(call) or call.session.new_attempt(step)
+    attempt = given_attempt(call, step) or call.session.new_attempt(step)
     ledger = Ledger(call.session.folder)
     place = call.session.relative(attempt.folder)
     parent = os.environ.get(names.AGENT, "")
@@ -130,25 +134,36 @@ def main(call: Call) -> Json:
         record.keep(request, answer, changes, roots)
     else:
         files.write_json(attempt.folder / "meta.json", meta)
-    document = {
-        "tool": "spawn",
-        "status": STATUS[answer.exit_code],
-        **answer.document(),
-        "agent": request.agent,
-        "model": request.model,
-        "driver": call.driver,
-        "artifacts": [c.document() for c in (*changes, *hidden.changes()) if c.kind != "folder"],
-        "depth": call.depth.current + 1,
-        "max_depth": call.depth.maximum,
-        "confinement": confinement(request),
-        "grant": json.loads(request.env[names.GRANT]),
-        "trace_id": call.trace_id,
-        "session_dir": str(call.session.folder),
-        "attempt_dir": str(attempt.folder),
-    }
+    outcome = Outcome(
+        answer.exit_code,
+        verdict="done" if answer.exit_code == ExitCode.SUCCESS else "failed",
+        error=answer.error,
+        tool="spawn",
+        agent=request.agent,
+        model=request.model,
+        step=str(step),
+        attempt=attempt.number,
+        changes=tuple(c for c in (*changes, *hidden.changes()) if c.kind != "folder"),
+        driver=call.driver,
+        result=answer.result,
+        structured_output=answer.structured_output,
+        cost_usd=answer.cost_usd,
+        cost_source=answer.cost_source,
+        usage=answer.usage,
+        turns=answer.turns,
+        agent_session_id=answer.agent_session_id,
+        duration_seconds=round(answer.duration_seconds, 3),
+        denials=tuple(answer.denials),
+        confinement=confinement(request),
+        grant=json.loads(request.env[names.GRANT]),
+        depth=call.depth.current + 1,
+        max_depth=call.depth.maximum,
+        trace_id=call.trace_id,
+    )
     if not call.options.attempt_dir:
-        document["number"] = call.session.next_number()
-        attempt.finish(request.names.hide_in(document) if call.driver == "record" else document)
+        outcome = dataclasses.replace(outcome, number=call.session.next_number(), finished_at=now())
+        attempt.finish(request.names.hide_in(outcome.document()) if call.driver == "record" else outcome.document())
+    document = outcome.document() | {"session_dir": str(call.session.folder), "attempt_dir": str(attempt.folder)}
     call.artifact = attempt.folder / "output.md"
     return document
 
@@ -201,12 +216,12 @@ def read_tools(call: Call) -> tuple[str, ...]:
     return tools
 
 
-def given_attempt(call: Call) -> Attempt | None:
+def given_attempt(call: Call, step: Step) -> Attempt | None:
     """The attempt folder an executor made for us; the outcome is then the executor's to write."""
     if not call.options.attempt_dir:
         return None
     folder = Path(call.options.attempt_dir)
-    return Attempt(folder, int(folder.name.removeprefix("attempt-")))
+    return Attempt(step, folder)
 
 
 def make_request(

@@ -21,7 +21,8 @@ from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
 from lib.plan.task import Task
 from lib.process import processes, tools
 from lib.session import ledger, signals
-from lib.session.folder import Attempt, Step
+from lib.session.attempts import Attempt
+from lib.session.step import Step
 from support import CORE
 
 settings.register_profile(
@@ -219,14 +220,14 @@ def test_signals_that_anybody_put_there(tmp_path: Path, name: str, text: bytes) 
 
 
 @given(
-    document=anything | damaged({"exit_code": 0, "verdict": "done", "outputs": [{"in": "session", "path": "a", "sha256": "b"}]})
+    document=anything | damaged({"exit_code": 0, "verdict": "done", "outputs": [{"root": "session", "path": "a", "sha256": "b"}]})
 )
 def test_outcomes(tmp_path: Path, document: Any) -> None:
     path = tmp_path / "outcome.json"
     path.write_text(json.dumps(document, default=str))
     with clear():
-        outcome = Attempt(tmp_path, 1).outcome
-        assert outcome is None or outcome["exit_code"] in STATUS
+        outcome = Attempt(Step(stage="one"), tmp_path).outcome
+        assert outcome is None or outcome.exit_code in STATUS
 
 
 @given(document=damaged(Task(action="A", inputs={"a": "b"}, consumed={"c": "d"}).document()))

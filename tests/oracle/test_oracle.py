@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lib.attempt.verdicts import Verdict
 from lib.contract import StrataError
 from lib.plan.task import Task
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.tool.call import Call
 
 from oracle.engine import Engine, points

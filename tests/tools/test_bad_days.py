@@ -123,12 +123,12 @@ def test_a_torn_line_for_people_is_left_alone_and_one_of_the_ledger_is_said_once
 
 
 def test_a_clock_that_jumps_back_changes_nothing(trial: House) -> None:
-    for name in ("folder", "checkpoints"):
+    for name in ("clock", "checkpoints"):
         trial.rewrite(
             name,
             ("datetime.now(UTC)", "_clock()"),
             more=(
-                "\n\ndef _clock():\n    from datetime import timedelta\n"
+                "\n\ndef _clock():\n    from datetime import timedelta\n    from pathlib import Path\n"
                 f"    back = Path({str(trial.folder / 'back')!r}).exists()\n"
                 "    return datetime.now(UTC) - timedelta(days=400 if back else 0)\n"
             ),

@@ -29,7 +29,7 @@ def crash_point(path):
     from pathlib import Path
     from lib.process import keeper
     from lib.process import processes as process
-    house = Path(__file__).resolve().parent.parent.parent
+    house = Path(__file__).resolve().parents[3]
     try:
         told = json.loads((house / "crash.json").read_text())
     except FileNotFoundError:

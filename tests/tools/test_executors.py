@@ -38,7 +38,7 @@ def test_a_verified_output_is_published_and_the_outcome_says_what_was_verified(h
     assert Path(output["path"]).is_relative_to(house.session / "artifacts")
     kept = outcome(house)
     assert kept["verdict"] == "done"
-    assert kept["verified"][0]["checks"] == ["exists", "not empty"]
+    assert kept["outputs"][0]["checks"] == ["exists", "not empty"]
     assert kept["outputs"][0]["path"] == "artifacts/trial/report.md"
     assert (house.session / ".signals/exec-trial.done").exists()
 
@@ -332,9 +332,9 @@ def test_checks_of_a_definition_judge_the_work(house: House, model) -> None:
     ran = house.json("agent", "trial", "--checks", "checks.yaml", "--self-heal", "--max-depth", "3")
     assert ran.code == 0, ran.stderr
     assert "check good" in scripted.requests[-1].prompt
-    verified = outcome(house, 2)["verified"]
-    assert {"check": "good", "passed": True}.items() <= verified[-1].items()
-    assert len(verified[-1]["evidence"]["output_sha256"]) == 64
+    record = outcome(house, 2)["checks"][-1]
+    assert {"name": "good", "passed": True}.items() <= record.items()
+    assert len(record["output_sha256"]) == 64
 
 
 def test_spec_and_researcher_bind_their_definitions(house: House, model) -> None:

@@ -14,7 +14,7 @@ import pytest
 from lib.contract import STATUS, ExitCode, StrataError
 from lib.plan import plan
 from lib.session import ledger
-from lib.session.folder import Owner
+from lib.session.owner import Owner
 from lib.stages.walk import GRAVEST_FIRST
 from lib.view import report
 from scripted_model.server import Reply, Request, by_agent, say, tool, turns
@@ -415,7 +415,7 @@ def test_a_session_whose_configuration_was_changed_is_refused_and_says_where(tri
 
 
 @pytest.mark.parametrize(
-    "field", [{"exit_code": "0"}, {"outputs": [1]}, {"artifacts": {"x": 1}}, {"made_of": []}, {"error": "x"}, {"number": "7"}]
+    "field", [{"exit_code": "0"}, {"outputs": [1]}, {"changes": {"x": 1}}, {"made_of": []}, {"error": "x"}, {"number": "7"}]
 )
 def test_an_outcome_of_the_wrong_types_is_kept_aside_and_the_next_run_goes_on(trial: House, field: dict[str, Any]) -> None:
     assert trial.json("campaign", str(trial.folder / "plan.yaml")).code == 0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from lib.contract import StrataError
-from lib.session.folder import Step
 from lib.session.ledger import Figures, Ledger, Reservation, read_budget
+from lib.session.step import Step
 from scripted_model.server import by_agent, say, scripted, turns
 from support import House, Ran
 

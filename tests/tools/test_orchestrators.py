@@ -634,7 +634,7 @@ print(json.dumps({document}))
         {"exit_code": 0, "verdict": "failed"},
         {"exit_code": 0, "verdict": "done"},
         {"exit_code": 0, "verdict": "done", "outputs": 7},
-        {"exit_code": 0, "verdict": "done", "outputs": [{"output": "made", "in": "session", "path": "/nowhere"}]},
+        {"exit_code": 0, "verdict": "done", "version": 2, "outputs": [{"output": "made", "root": "session", "path": "/nowhere"}]},
     ],
 )
 def test_a_tool_that_claims_success_without_its_outputs_is_not_believed(trial: House, document: dict) -> None:

@@ -69,7 +69,7 @@ def test_writes_are_confined_to_the_working_folder_and_a_denial_is_in_the_docume
     assert not outside.exists()
     assert [d["tool_name"] for d in document["denials"]] == ["Write"]
     assert document["confinement"] == "folders"
-    assert [(a["path"], a["change"]) for a in document["artifacts"]] == [("inside.txt", "created")]
+    assert [(a["path"], a["change"]) for a in document["changes"]] == [("inside.txt", "created")]
 
 
 def test_a_good_answer_that_speaks_of_long_prompts_is_still_good(house: House, model) -> None:
@@ -81,14 +81,14 @@ def test_a_wide_permission_mode_is_recorded_as_unconfined(house: House, model) -
     model(turns(say(tool("Write", file_path=str(house.workspace / "x.txt"), content="x")), say("ok")))
     document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Write", "--permission-mode", "acceptEdits").document
     assert document["confinement"] == "none"
-    assert [a["path"] for a in document["artifacts"]] == ["x.txt"]
+    assert [a["path"] for a in document["changes"]] == ["x.txt"]
 
 
 def test_an_agent_with_bash_is_recorded_as_unconfined(house: House, model) -> None:
     model(turns(say(tool("Bash", command="echo hi > made.txt")), say("ok")))
     document = house.json("spawn", "--prompt", "x", "--allowed-tools", "Bash", "--sandbox", "off").document
     assert document["confinement"] == "none"
-    assert [a["path"] for a in document["artifacts"]] == ["made.txt"]
+    assert [a["path"] for a in document["changes"]] == ["made.txt"]
 
 
 def test_settings_of_the_folder_are_not_loaded_unless_asked_for(house: House, model) -> None:

@@ -156,7 +156,7 @@ def test_what_an_agent_does_now_and_that_one_is_parked_are_seen(house: House, mo
         wait_for(lambda: report.exists() and '"parked"' in report.read_text(), 60, "one is parked")
         wait_for(lambda: '"hello"' in report.read_text(), 60, "one has called a tool")
         each = node(look(house).root, "trial", "each")
-        busy, late = node(each, "busy").tries[-1], node(each, "late").tries[-1]
+        busy, late = node(each, "busy").rows[-1], node(each, "late").rows[-1]
         assert (busy.status, busy.agent, busy.doing) == ("running", "helper", "Grep hello")
         assert late.status == "parked"
         assert late.doing.startswith("parked until 20")

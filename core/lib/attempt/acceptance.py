@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from lib.attempt.verdicts import Verdict
-from lib.contract import Json
 from lib.disk import files, schemas
 from lib.plan.task import Output, Task
 
@@ -40,9 +39,11 @@ def status_line(result: str, action: str, completion: str) -> Verdict:
     return Verdict("failed", f"the answer has no status line: {ends}; its last line must be {wanted}, alone")
 
 
-def artifacts(task: Task, out: Path, cwd: Path, untouched: frozenset[str] = frozenset()) -> tuple[list[Json], list[str]]:
+def outputs(
+    task: Task, out: Path, cwd: Path, untouched: frozenset[str] = frozenset()
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """What was verified of every declared output, and what is wrong. `untouched`: those that are as they were before."""
-    verified: list[Json] = []
+    verified: dict[str, tuple[str, ...]] = {}
     wrong: list[str] = []
     for output in task.outputs:
         path = output.locate(out, cwd, task.target)
@@ -50,16 +51,10 @@ def artifacts(task: Task, out: Path, cwd: Path, untouched: frozenset[str] = froz
         problem = _problem(output, path) if files.leads_inside(root, path) else "leaves its folder through a symbolic link"
         if not problem and output.name in untouched and not output.optional and not output.unchanged:
             problem = "was there before and was not touched (write it anew; where it may stay as it is, `unchanged: true`)"
-        if problem == "missing" and output.optional:
-            verified.append({"output": output.name, "path": str(path), "checks": ["optional, absent"]})
-        elif problem:
+        if problem and not (problem == "missing" and output.optional):
             wrong.append(f"output {output.name} ({path.name}): {problem}")
-        else:
-            checks = ["exists", "not empty"] + ([f"matches schema {output.schema}"] if output.schema else [])
-            entry: Json = {"output": output.name, "path": str(path), "in": output.place, "checks": checks}
-            if path.is_file():
-                entry |= {"sha256": files.sha256(path), "size": path.stat().st_size}
-            verified.append(entry)
+        elif not problem:
+            verified[output.name] = ("exists", "not empty", *([f"matches schema {output.schema}"] if output.schema else []))
     return verified, wrong
 
 

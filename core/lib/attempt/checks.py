@@ -14,11 +14,13 @@ from xml.etree import ElementTree
 
 from lib.contract import Json
 from lib.disk import files
+from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.plan import checks_file
 from lib.process import environment, processes
+from lib.session.attempts import finished, merge_of
 from lib.session.events import Timer
-from lib.session.folder import Step, every_writer, now
+from lib.session.step import Step
 from lib.workspace import snapshot
 from lib.workspace.history import History
 
@@ -111,13 +113,11 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     """Holds every output of a phase against the hash its attempt recorded. A phase that produced nothing proves nothing."""
     wrong: list[str] = []
     seen: dict[tuple[str, str], str] = {}
-    for outcome in every_writer(session, phase):
-        for entry in outcome.get("outputs", []):
-            seen[entry["in"], entry["path"]] = entry["sha256"]
-        changes: list[Json] = outcome.get("artifacts") or []
-        for change in changes:  # a later writer, a fix or a merge among them, has the last word
-            if (change["root"], change["path"]) in seen:
-                seen[change["root"], change["path"]] = change.get("sha256", "")
+    for _, outputs, left in sorted(_written(session, phase), key=lambda entry: entry[0]):
+        seen |= outputs
+        for path, sha in left.items():  # a later writer, a fix or a merge among them, has the last word
+            if ("workspace", path) in seen:
+                seen["workspace", path] = sha
     for (place, name), sha in seen.items():
         found = (session if place == "session" else cwd) / name
         if files.fingerprint(found) != sha:
@@ -134,6 +134,17 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
         "note": note,
     }
     return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
+
+
+Written = tuple[int, dict[tuple[str, str], str], dict[str, str]]  # when, the outputs by place and path, and what was left
+
+
+def _written(session: Path, phase: str) -> list[Written]:
+    """What finished steps, and merges of what was done in worktrees, wrote: what was done there counts when it is merged."""
+    done = finished(session, phase)
+    apart = [(o.number, {(c.root, c.path): c.sha256 for c in o.outputs}, o.left) for _, o in done if not o.isolation]
+    merges = [m for step in dict.fromkeys(a.step for a, _ in done) if (m := merge_of(session, step))]
+    return [*apart, *((m.number, dict[tuple[str, str], str](), m.left) for m in merges)]
 
 
 def run_steadily(

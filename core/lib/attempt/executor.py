@@ -19,21 +19,24 @@ from typing import Any, cast
 from lib import names
 from lib.agent import sandbox
 from lib.attempt import acceptance, checks, healing, verdicts
+from lib.attempt.underway import NOTHING_SAID, SHELF, Underway, bring_in, conclude, failed
 from lib.attempt.verdicts import Verdict
-from lib.attempt.work import SHELF, Try, Work, bring_in, conclude
 from lib.contract import ExitCode, Json, StrataError, usage
-from lib.disk import files, globs, schemas
+from lib.disk import files, globs, records, schemas
 from lib.plan import agents, checks_file
 from lib.plan.agents import Agent
 from lib.plan.task import Output, Task, compose
 from lib.process.tools import ToolResult
 from lib.session import ledger
-from lib.session.folder import Step, bare_step
+from lib.session.outcome import Outcome
+from lib.session.step import Step, bare_step
 from lib.tool import grant
 from lib.tool.arguments import count, keyword, positive
 from lib.tool.call import Call
 
 REPAIR_TIER = "low-tier"
+# Of what a function says, what the outcome has in words of its own.
+_OWN_WORDS = frozenset({*Outcome.__dataclass_fields__, "status", "reason", "session_dir", "attempt_dir"})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +94,7 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     session = ""  # the agent session to go on with: an interrupted one, or where a heal is cheaper that way
     cut_short = healing.interrupted(call, step, task)
     while True:
-        with Try.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:
+        with Underway.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:
             if cut_short:
                 told, session = healing.go_on(cut_short, this.attempt.out)
                 context, cut_short = [told], None
@@ -121,12 +124,14 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     returns a verdict, or a document with `verdict` in it."""
     step = _step(call, name)
     call.open_session(name, step.slug)
-    with Try.begin(call, task, step, task.kind) as this:
+    with Underway.begin(call, task, step, task.kind) as this:
         with _clock(call.options.timeout) if clock else nullcontext():
             answer = function(task, this.attempt.out)
         said = answer if isinstance(answer, dict) else {}
         verdict = verdicts.of(said) if isinstance(answer, dict) else answer
-        return this.end(conclude(verdict, *acceptance.artifacts(task, this.attempt.out, call.cwd, this.untouched()), said))
+        judged = str(said.get("judged") or "")
+        known = replace(NOTHING_SAID, judged=judged, data={k: v for k, v in said.items() if k not in _OWN_WORDS})
+        return this.end(conclude(verdict, *acceptance.outputs(task, this.attempt.out, call.cwd, this.untouched()), known))
 
 
 @contextmanager
@@ -172,7 +177,7 @@ def _definition_checks(call: Call, agent: Agent) -> list[checks_file.Check]:
     return checks_file.choose(checks_file.load(path), list(agent.checks), str(path))
 
 
-def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
+def _ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
     call, task, options = this.call, this.task, this.call.options
     shelf = _shelf(this, agent)
     out = shelf or this.attempt.out
@@ -220,7 +225,7 @@ def _ask(this: Try, agent: Agent, context: list[Path], reads: list[Path], heal: 
             bring_in(this.attempt)
 
 
-def _shelf(this: Try, agent: Agent) -> Path | None:
+def _shelf(this: Underway, agent: Agent) -> Path | None:
     """A folder outside the session for what a sandboxed shell writes, where the session lies in the working folder: there it is
     closed to the shell as a whole."""
     call = this.call
@@ -234,7 +239,7 @@ def _shelf(this: Try, agent: Agent) -> Path | None:
     return shelf
 
 
-def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
+def _spawn(this: Underway, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
     call = this.call
     flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
     flags += ["--attempt-dir", str(this.attempt.folder)]
@@ -252,23 +257,22 @@ def _spawn(this: Try, agent: Agent, prompt: str, flags: list[str], tier: str, en
         ledger.Ledger(call.session.folder).close_open(call.session.relative(this.attempt.folder))
 
 
-def _repair(failed: Try, agent: Agent, chosen: list[checks_file.Check], work: Work) -> Json | None:
+def _repair(first: Underway, agent: Agent, chosen: list[checks_file.Check], work: Outcome) -> Json | None:
     """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
-    text = str(work.said.get("result", ""))
-    if not text.strip():
+    if not work.result.strip():
         return None
-    failed.call.report("repairing")
+    first.call.report("repairing")
     prompt = (
         "Put the text below into the required structure. Change nothing in its meaning and add nothing to it.\n\n"
-        f"## Text\n\n{text}\n"
+        f"## Text\n\n{work.result}\n"
     )
-    with Try.begin(failed.call, failed.task, failed.step, "repair", agent) as this:
-        shutil.copytree(failed.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
-        system = ["--system-prompt", str(failed.attempt.folder / "system.md"), "--write-dir", str(this.attempt.out)]
-        reply = _spawn(this, agent, prompt, system, REPAIR_TIER, failed.call.child_env())
+    with Underway.begin(first.call, first.task, first.step, "repair", agent) as this:
+        shutil.copytree(first.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
+        system = ["--system-prompt", str(first.attempt.folder / "system.md"), "--write-dir", str(this.attempt.out)]
+        reply = _spawn(this, agent, prompt, system, REPAIR_TIER, first.call.child_env())
         repaired = _judge(this, agent, chosen, reply)
         document = this.end(repaired)
-    return document if repaired.verdict.word != "failed" else None
+    return document if repaired.good else None
 
 
 def _input_folders(task: Task, cwd: Path) -> set[str]:
@@ -286,43 +290,49 @@ def _texts(value: Any) -> list[str]:
     return [v for v in values if isinstance(v, str) and "\n" not in v and len(v) < 4000]
 
 
-def _outside_scope(agent: Agent, task: Task, said: Json) -> list[str]:
+def _outside_scope(agent: Agent, task: Task, said: Outcome) -> list[str]:
     """What it changed in the working folder although its definition does not let it. Caches are not work."""
     own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
     limits = [g for g in (agent.scope, task.scope) if g] or [()]
-    seen: list[Json] = [c for c in said.get("artifacts", []) if c["root"] in ("workspace", "hidden")]
-    changed = [str(c["path"]) for c in seen if c.get("kind") != "folder"]
+    changed = [c.path for c in said.changes or () if c.root in ("workspace", "hidden") and c.kind != "folder"]
     paths = [p for p in changed if not globs.matches(p, own) and not all(globs.matches(p, limit) for limit in limits)]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return [f"changed outside its scope: {', '.join(paths[:5])}{more}"] if paths else []
 
 
-def _judge(this: Try, agent: Agent, chosen: list[checks_file.Check], reply: ToolResult) -> Work:
+def _judge(this: Underway, agent: Agent, chosen: list[checks_file.Check], reply: ToolResult) -> Outcome:
     """Believes nothing: the status line first, then the files, then the checks."""
-    said, task, out, cwd = reply.document, this.task, this.attempt.out, this.call.cwd
+    task, out, cwd = this.task, this.attempt.out, this.call.cwd
+    said = _said(reply)
     if reply.exit_code != ExitCode.SUCCESS:
-        this.unbribed()
-        error = reply.error or {"code": "UNKNOWN", "message": "spawn gave no reason"}
-        return Work(Verdict("failed", error["message"]), reply.exit_code, error, wrong=[error["message"]], said=said)
+        this.restore_protected()
+        return failed(said, reply.error or {"code": "UNKNOWN", "message": "spawn gave no reason"}, reply.exit_code)
     if agent.structured:
-        data = said["structured_output"]
-        files.write_json(task.output_path(agent.structured, out, cwd), data)
-        verdict = verdicts.of(data)
+        files.write_json(task.output_path(agent.structured, out, cwd), said.structured_output)
+        verdict = verdicts.of(said.structured_output)
     else:
-        verdict = acceptance.status_line(said["result"], task.action, agent.completion)
-    verified, wrong = acceptance.artifacts(task, out, cwd, this.untouched())
-    undone = this.unbribed()
+        verdict = acceptance.status_line(said.result, task.action, agent.completion)
+    verified, wrong = acceptance.outputs(task, out, cwd, this.untouched())
+    undone = this.restore_protected()
     if undone:
         wrong.append(f"it touched what judges it, which was undone: {'; '.join(undone[:8])}")
     wrong += _outside_scope(agent, task, said)
-    if wrong and said.get("denials"):
-        refused = sorted({f"{d.get('tool_name')}" for d in said["denials"]})
+    if wrong and said.denials:
+        refused = sorted({str(denial.get("tool_name")) for denial in said.denials})
         wrong.append(f"the agent was denied: {', '.join(refused)}; see `denials`")
     if verdict.word != "failed":
         for check in chosen:
             record = checks.run(check, cwd, this.attempt.folder / "checks")
-            verified.append({"check": check.name, "passed": record["passed"], "evidence": record})
+            said = replace(said, checks=(*said.checks, record))
             if not record["passed"] and check.blocking:
                 reason = record["note"] or f"{record['errors']} errors"
                 wrong.append(f"check {check.name}: {reason}; its output ends: {record['tail']}")
     return conclude(verdict, verified, wrong, said)
+
+
+def _said(reply: ToolResult) -> Outcome:
+    """What spawn says of the agent session. A child that died, or printed something else, has said nothing."""
+    try:
+        return replace(records.of(reply.document, Outcome), error=None)
+    except ValueError:
+        return NOTHING_SAID

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from lib.agent.drivers.conversation import AGENT_SESSION
 from lib.attempt import refinements
-from lib.attempt.work import Try, Work
-from lib.contract import HOPELESS, REPEATED, ExitCode, Json
+from lib.attempt.underway import Underway
+from lib.contract import HOPELESS, REPEATED, ExitCode
 from lib.disk import files
 from lib.plan.task import Task
-from lib.session.folder import Attempt, Step
+from lib.session.attempts import Attempt
+from lib.session.outcome import Outcome
+from lib.session.step import Step
 from lib.tool.call import Call
 
 SELF_HEAL_MAX = 2
@@ -21,7 +23,7 @@ CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that 
 REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
 
 
-def can_heal(call: Call, work: Work, tries: int) -> bool:
+def can_heal(call: Call, work: Outcome, tries: int) -> bool:
     """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
     if not call.options.self_heal or work.exit_code not in REPEATED:
         return False
@@ -33,19 +35,18 @@ def can_heal(call: Call, work: Work, tries: int) -> bool:
     return True
 
 
-def must_ask_parent(call: Call, work: Work) -> bool:
+def must_ask_parent(call: Call, work: Outcome) -> bool:
     """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
     return bool(call.options.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
 
 
-def worth_continuing(work: Work) -> str:
+def worth_continuing(work: Outcome) -> str:
     """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
     sending all of it again costs more than starting over, is not continued."""
-    usage: Json = work.said.get("usage") or {}  # by model
     counted = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    read = sum(int(model.get(key) or 0) for model in usage.values() for key in counted)
+    read = sum(int(used.get(key) or 0) for used in work.usage.values() for key in counted)
     ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
-    return str(work.said.get("agent_session_id") or "") if ended_well and read <= CONTINUE_TOKENS else ""
+    return work.agent_session_id if ended_well and read <= CONTINUE_TOKENS else ""
 
 
 def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
@@ -71,7 +72,7 @@ def go_on(cut_short: Attempt, out: Path) -> tuple[Path, str]:
     return path, str(files.read_json(cut_short.folder / AGENT_SESSION)["id"])
 
 
-def feedback(done: Try, work: Work) -> Path:
+def feedback(done: Underway, work: Outcome) -> Path:
     """What the next attempt is told."""
     issues = "\n".join(f"{number}. {text}" for number, text in enumerate(work.wrong, 1))
     path = done.attempt.folder / "feedback.md"
@@ -83,14 +84,13 @@ def feedback(done: Try, work: Work) -> Path:
     return path
 
 
-def ask_parent(done: Try, work: Work, tries: int) -> Work:
+def ask_parent(done: Underway, work: Outcome, tries: int) -> Outcome:
     """Tier 2: what could not be healed here becomes a refinement document, and exit 10."""
     session = done.call.session
     path = session.folder / "refinements" / f"exec-{done.step.slug}.md"
     allowed = 1 + min(SELF_HEAL_MAX, max(done.call.depth.remaining - 1, 0))
     context = [f"Stage: {done.step}", f"Artifact: {session.relative(done.attempt.folder)}"]
     context.append(f"Attempt: {tries} of {allowed} (self-heal exhausted)")
-    issue = str((work.error or {}).get("message", ""))
-    files.write_atomic(path, refinements.document(work.wrong[0], context, issue, work.wrong))
+    files.write_atomic(path, refinements.document(work.wrong[0], context, work.message, list(work.wrong)))
     error = {**(work.error or {}), "refinement": session.relative(path)}
     return replace(work, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)

@@ -9,7 +9,7 @@ from lib.attempt import verdicts
 from lib.contract import ALWAYS_RAISED, ExitCode, Json
 from lib.disk import files
 from lib.process.tools import ToolResult
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.tool.call import Call
 
 EVALUATOR = "refinement-evaluator"
@@ -45,12 +45,11 @@ def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
     judged = call.call("agent.py", ["--input", f"request={asked}", "--step", str(step), EVALUATOR], judgement=True)
     if judged.exit_code in ALWAYS_RAISED:
         return Answer(stopped=judged)
-    listed: list[Json] = judged.document.get("outputs") or []
-    found = next((o for o in listed if o.get("output") == "resolution"), None)
+    found = judged.output("resolution")
     if judged.exit_code != ExitCode.SUCCESS or not found:
         call.event(call.label, "not-evaluated", (judged.error or {}).get("message", "the evaluator gave no answer"))
         return Answer(_write(path, summary))
-    said = files.read_json(Path(found["path"]))
+    said = files.read_json(found)
     if not verdicts.resolves(said):
         call.event(call.label, "escalated", said["question"] or "the evaluator could not answer it")
         return Answer(question=said["question"])

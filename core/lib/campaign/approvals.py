@@ -12,11 +12,11 @@ from typing import Any
 
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.disk import files, schemas
+from lib.disk.clock import now
 from lib.plan import outputs
 from lib.plan.plan import Phase, Plan
-from lib.session.folder import every_outcome, now
+from lib.session.attempts import finished
 from lib.session.signature import signature
-from lib.workspace.history import made
 
 EVERY = "*"
 
@@ -62,12 +62,10 @@ class Approvals:
     def work(self, phase: Phase) -> list[Any]:
         """What a phase has come to: everything its finished steps produced or changed."""
         found: dict[str, Any] = {}
-        for ended in every_outcome(self.session, phase.folder):
-            outcome = ended.outcome
-            if outcome.get("verdict") in ("done", "needs_revision") and "judged" not in outcome:
-                published = [[e["path"], e["sha256"]] for e in outcome.get("outputs", []) if e["in"] == "session"]
+        for attempt, outcome in finished(self.session, phase.folder):
+            if not outcome.judged:
                 # Of each step the last: the same thing once more is the same thing.
-                found[str(ended.step)] = [sorted(published), sorted(made(outcome).items())]
+                found[str(attempt.step)] = [sorted(map(list, outcome.published.items())), sorted(outcome.made.items())]
         return [list(pair) for pair in sorted(found.items())]
 
     def decision(self, asked: Asked) -> Json | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from lib import names
 from lib.contract import CORE, Json, StrataError, command
 from lib.process import keeper
-from lib.session.folder import LOCK_NAME, Owner
+from lib.session.owner import LOCK_NAME, Owner
 
 STOP_SECONDS = 120.0
 # Ours end with us; this one is started by a process that ends at once, so that it is nobody's of ours.

@@ -15,12 +15,13 @@ from lib.campaign import approvals, checkpoints, goals, outlook, people, phases
 from lib.campaign.ending import Ending
 from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.disk import files
+from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process import fanout
 from lib.process.tools import ToolResult
 from lib.session import ledger, remembered, watchers
-from lib.session.folder import Step, now
 from lib.session.signature import signature
+from lib.session.step import Step
 from lib.stages import agent_mode
 from lib.tool.call import Call
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lib import names
 from lib.contract import Json, StrataError
 from lib.disk import files
-from lib.session.folder import now
+from lib.disk.clock import now
 from lib.tool.call import Call
 
 VERSION = 1

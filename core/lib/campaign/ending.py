@@ -11,7 +11,7 @@ from lib.disk import files
 from lib.plan.plan import Plan
 from lib.process.tools import ToolResult
 from lib.session import ledger
-from lib.session.folder import every_outcome
+from lib.session.attempts import every_outcome
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,10 @@ class Ending:
         """What no agent can mend and no answer resolves: a login, a program that is missing."""
         codes: dict[str, Json] = {}
         for phase in map(self.plan.phase, bad):
-            newest = {str(e.step): e for e in every_outcome(self.session, phase.folder)}
-            for ended in newest.values():
-                error: Json = ended.outcome.get("error") or {}
-                if ended.step.orchestrator in {r.name for r in phase.runs}:  # what was asked to judge or mend is another thing
-                    codes[str(error.get("code"))] = error | {"evidence": str(ended.folder)}
+            newest = {attempt.step: (attempt, outcome) for attempt, outcome in every_outcome(self.session, phase.folder)}
+            for attempt, outcome in newest.values():
+                if attempt.step.orchestrator in {r.name for r in phase.runs}:  # what was asked to judge or fix is another thing
+                    codes[outcome.code] = (outcome.error or {}) | {"evidence": str(attempt.folder)}
         found = next((codes[c] for c in ("LOGIN_MISSING", "LOGIN_REFUSED", "CLI_MISSING") if c in codes), None)
         return {**found, "hint": f"{found.get('hint', '')}; then: {self.resume}"} if found else None
 

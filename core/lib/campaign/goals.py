@@ -18,11 +18,13 @@ from lib.campaign import forecast, resumed
 from lib.campaign.approvals import Approvals, Asked
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.disk import config, files, schemas
+from lib.disk.clock import now
 from lib.plan import agents, checks_file, orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.plan.task import Task
 from lib.session import ledger
-from lib.session.folder import Step, every_outcome, now
+from lib.session.attempts import finished
+from lib.session.step import Step
 from lib.tool.call import Call
 
 GOAL = "goal.json"
@@ -204,14 +206,13 @@ def _ask(call: Call, agent: str, action: str, step: Step, inputs: Json, output: 
     task = Task(action=action, inputs=inputs, kind=kind, fingerprint=files.digest([made_of, flags]), made_of=made_of)
     files.write_json(path, task.document())
     reply = call.call("agent.py", ["--task", str(path), "--step", str(step), *flags, "--", agent, action], judgement=True)
-    listed: list[Json] = reply.document.get("outputs") or []
-    found = next((o for o in listed if o.get("output") == output), None)
+    found = reply.output(output)
     if reply.exit_code != ExitCode.SUCCESS or not found:
         error = reply.error or {}
         code = reply.exit_code if reply.exit_code != ExitCode.SUCCESS else ExitCode.FAILURE
         message = f"{agent}: {error.get('message', 'it gave no answer')}"
         raise StrataError(str(error.get("code", "NO_ANSWER")), message, str(error.get("hint", "resume to ask again")), code)
-    return files.read_json(Path(found["path"]))
+    return files.read_json(found)
 
 
 # Saying yes to a plan
@@ -297,10 +298,9 @@ def stand(session: Path, plan: Plan) -> str:
 def _made(session: Path, cwd: Path) -> list[Path]:
     roots = {"session": session, "workspace": cwd}
     found: list[Path] = []
-    for ended in every_outcome(session):
-        if ended.outcome.get("verdict") in ("done", "needs_revision") and ended.step.orchestrator != "goal":
-            listed: list[Json] = [*ended.outcome.get("outputs", []), *(ended.outcome.get("artifacts") or [])]
-            found += [roots[place] / e["path"] for e in listed if (place := e.get("in") or e.get("root")) in roots]
+    for attempt, outcome in finished(session):
+        if attempt.step.orchestrator != "goal":
+            found += [roots[c.root] / c.path for c in (*outcome.outputs, *(outcome.changes or ())) if c.root in roots]
     return found
 
 

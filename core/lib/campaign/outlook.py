@@ -8,7 +8,7 @@ from lib.campaign.approvals import Approvals
 from lib.contract import StrataError
 from lib.plan import orchestrator_file, outputs
 from lib.plan.plan import Phase, Plan, Run
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages.look import HALT, RUN, SKIP, Explanation, Look
 from lib.stages.orders import read_params
 from lib.stages.sentinel import Terms, Verification
@@ -110,4 +110,4 @@ def _verification(said: Explanation, whole: Plan, phase: Phase, halted: str, new
 
 def _unverified(said: Explanation, whole: Plan, phase: Phase) -> str:
     terms = Terms.of_phase(whole, phase, said.call.cwd)
-    return Verification(said.call, terms, Step(phase.folder, "sentinel")).stale(said.void)
+    return Verification(said.call, terms, Step(phase.folder, "sentinel")).stale(said.again)

@@ -14,7 +14,7 @@ from lib.plan.plan import Phase
 from lib.process import processes, streams
 from lib.process.tools import ToolResult
 from lib.session import events
-from lib.session.folder import every_outcome
+from lib.session.attempts import every_outcome
 
 
 def at_a_terminal() -> bool:
@@ -101,13 +101,11 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
 
 
 def _tried(session: Path, phase: Phase) -> list[str]:
-    ended = [(e.folder.relative_to(session), e.outcome) for e in every_outcome(session, phase.folder)]
-    failed = [pair for pair in ended if pair[1].get("exit_code")]
+    failed = [(attempt, outcome) for attempt, outcome in every_outcome(session, phase.folder) if outcome.exit_code]
     lines: list[str] = []
-    for place, outcome in failed[-8:]:
-        error: Json = outcome.get("error") or {}
-        why = re.sub(r"\s+", " ", str(error.get("message", "")))[:200]
-        lines.append(f"- `{place}` ({outcome.get('kind')}): {why}")
+    for attempt, outcome in failed[-8:]:
+        why = re.sub(r"\s+", " ", outcome.message)[:200]
+        lines.append(f"- `{attempt.folder.relative_to(session)}` ({outcome.kind}): {why}")
     return lines
 
 

@@ -25,13 +25,16 @@ from lib.contract import (
     usage,
 )
 from lib.disk import files
+from lib.disk.clock import now
 from lib.plan import orchestrator_file, outputs
 from lib.plan.plan import Phase, Plan, Run
 from lib.process import fanout
 from lib.process.tools import ToolResult
 from lib.session import ledger, watchers
-from lib.session.folder import Step, every_outcome, now
+from lib.session.attempts import every_outcome
+from lib.session.step import Step
 from lib.stages import agent_mode, sentinel
+from lib.stages.finished import BEFORE
 from lib.tool import depth
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
@@ -272,7 +275,7 @@ class Coordinator:
     def _news(self, run: Run, number: int) -> bool:
         """Whether anything of the run has ended since."""
         ended = every_outcome(self.call.session.folder, self.phase.folder)
-        return any(e.step.orchestrator == run.name and e.outcome.get("number", 0) > number for e in ended)
+        return any(attempt.step.orchestrator == run.name and outcome.number > number for attempt, outcome in ended)
 
     def checkpoint(self, grade: str) -> None:
         ended = {name: reply.exit_code for name, reply in self.replies.items()}
@@ -346,7 +349,7 @@ class Coordinator:
         if not self.phase.rollback:
             return
         trees.require_repository(self.call.cwd, f"{self.phase.name}: `on_failure: rollback`")
-        path = self.folder / "before.json"
+        path = self.folder / BEFORE
         report = self.folder / "report.json"
         before = files.read_json(path) if path.exists() else {}
         if before.get("rolling_back"):  # it was cut short: what was begun is finished first
@@ -368,7 +371,7 @@ class Coordinator:
 
     def pause(self) -> None:
         """The phase waits: what the workspace is like now is what it left."""
-        path = self.folder / "before.json"
+        path = self.folder / BEFORE
         if self.phase.rollback and path.exists():
             paused = self.tree.take(f"{self.refs}/paused", f"{self.phase.name}, while it waits")
             files.write_json(path, files.read_json(path) | {"paused": paused})
@@ -376,7 +379,7 @@ class Coordinator:
     def roll_back(self) -> None:
         if not self.phase.rollback:
             return
-        path = self.folder / "before.json"
+        path = self.folder / BEFORE
         before = files.read_json(path)
         number = before.get("rollbacks", 0) + 1
         ref = f"{self.refs}/failed-{number}"
@@ -393,14 +396,14 @@ class Coordinator:
         files.write_json(self.folder / f"rolled-back-{before['rollbacks']}.json", self.rolled_back)
         kept = {key: value for key, value in before.items() if key not in ("rolling_back", "paused")}
         files.write_json(
-            self.folder / "before.json",
+            self.folder / BEFORE,
             kept | {"rolled_back": True, "rolled_back_at": now(), "rolled_back_at_number": self.call.session.next_number()},
         )
         self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": failed["ref"]})
 
     def only_roll_back(self) -> Json:
         """What a campaign asks for when it has given up on the phase."""
-        path = self.folder / "before.json"
+        path = self.folder / BEFORE
         known = self.folder / "report.json"
         if not path.exists():
             raise StrataError(

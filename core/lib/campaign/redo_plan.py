@@ -8,7 +8,7 @@ from lib.contract import nearest, usage
 from lib.plan import orchestrator_file
 from lib.plan.plan import Phase, Plan
 from lib.process import fanout
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages.redo import Chosen, from_stage
 
 

@@ -33,6 +33,19 @@ class ToolResult:
     def error(self) -> Json | None:
         return self.document.get("error")
 
+    @property
+    def code(self) -> str:
+        return str((self.error or {}).get("code", ""))
+
+    @property
+    def message(self) -> str:
+        return str((self.error or {}).get("message", ""))
+
+    def output(self, name: str) -> Path | None:
+        """Of an executor: where the output of this name is."""
+        listed: list[Json] = self.document.get("outputs") or []
+        return next((Path(str(entry["path"])) for entry in listed if entry.get("output") == name), None)
+
 
 @cache
 def inline_block(script: Path) -> str | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lib.contract import Json, StrataError, command, nearest
 from lib.disk import files
-from lib.session.folder import Owner
+from lib.session.folder import require_format
+from lib.session.owner import Owner
 
 EFFECTIVE = "effective-config.json"
 
@@ -18,21 +19,21 @@ def alive(session: Path) -> bool:
     return owner is not None and owner.alive
 
 
-def sessions(base: Path) -> list[Path]:
+def sessions(base: Path, holds: str = ".trace") -> list[Path]:
     """Newest first, by when each was begun."""
-    there = [p for p in base.iterdir() if (p / ".trace").is_file()] if base.is_dir() else []
+    there = [p for p in base.iterdir() if (p / ".trace").is_file() and (p / holds).is_file()] if base.is_dir() else []
     return sorted(there, key=lambda p: ((p / ".trace").stat().st_mtime, p.name), reverse=True)
 
 
-def find(name: str, base: Path) -> Path:
+def find(name: str, base: Path, holds: str = ".trace") -> Path:
     """A path, `latest`, or the beginning of a name (or of what follows its date) under `base`."""
     for path in (Path(name), base / name):
-        if name and (path / ".trace").is_file():
+        if name and (path / holds).is_file():
             return path.resolve()
-    known = sessions(base)
+    known = sessions(base, holds)
     if name == "latest" and known:
         return known[0].resolve()
-    found = [p for p in known if name and (p.name.startswith(name) or named(p).startswith(name))]
+    found = [p for p in known if name and p.name.startswith(name)] or [p for p in known if name and named(p).startswith(name)]
     if len(found) == 1:
         return found[0].resolve()
     if found:
@@ -41,21 +42,17 @@ def find(name: str, base: Path) -> Path:
             "NO_SESSION", f"{len(found)} sessions begin with {name!r}: {listed}", "give more of its name, or `latest`"
         )
     if not known:
-        raise StrataError("NO_SESSION", f"there are no sessions under {base}", f"{command('campaign')} PLAN begins one")
-    raise StrataError("NO_SESSION", f"there is no session {name!r} under {base}", nearest(name, [p.name for p in known]))
+        hint = f"{command('campaign')} PLAN begins one; {command('campaign')} --list --session-base DIR looks elsewhere"
+        raise StrataError("NO_SESSION", f"there are no sessions under {base}", hint)
+    hint = f"{nearest(name, [p.name for p in known])}; {command('campaign')} --list shows them all"
+    raise StrataError("NO_SESSION", f"there is no session {name!r} under {base}", hint)
 
 
 def find_session(name: str, base: Path) -> Path:
-    """A path, or the name (or its beginning) of a session under `base`."""
-    for path in (Path(name), base / name):
-        if (path / EFFECTIVE).is_file():
-            return path.resolve()
-    there = [p for p in sorted(base.iterdir()) if (p / EFFECTIVE).is_file()] if base.is_dir() else []
-    found = [p for p in there if p.name.startswith(name)] or [p for p in there if named(p).startswith(name)]
-    if len(found) != 1:
-        what = f"there is no session {name!r}" if not found else f"{len(found)} sessions begin with {name!r}"
-        raise StrataError("NO_SESSION", f"{what} under {base}", f"{command('campaign')} --list shows those there are")
-    return found[0]
+    """One that can be resumed."""
+    found = find(name, base, EFFECTIVE)
+    require_format(found)
+    return found
 
 
 def named(session: Path) -> str:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from lib.disk import files
-from lib.session.folder import every_attempt
+from lib.disk import records
+from lib.session.attempts import every_attempt
+
+
+@dataclass(frozen=True)
+class _Answer:
+    exit_code: int
+    cost_source: str
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class _Meta:
+    """Of `meta.json`, what says what a session cost."""
+
+    agent: str
+    answer: _Answer
+    scripted: bool = False
+
 
 LOOKED_AT = 20  # sessions, the newest: what an agent costs changes with its prompt and its model
 
@@ -20,12 +38,10 @@ def spent(sessions: list[Path]) -> dict[str, float]:
     """What a session of each agent, and of each stage, cost on average: real ones, neither replayed nor of a scripted model."""
     seen: dict[str, list[float]] = {}
     for session in sessions:
-        for step, folder in every_attempt(session):
-            meta = files.read_json(folder / "meta.json") if (folder / "meta.json").exists() else {}
-            answer = meta.get("answer", {})
-            cost = answer.get("cost_usd")
-            real = answer.get("cost_source") == "reported" and not meta.get("scripted")
-            if isinstance(cost, int | float) and real and not answer.get("exit_code"):  # one that failed says nothing
-                for name in {meta["agent"], step.stage.partition("-")[2]}:
-                    seen.setdefault(name, []).append(float(cost))
+        for attempt in every_attempt(session):
+            meta = records.look(attempt.folder / "meta.json", _Meta)
+            real = meta and meta.answer.cost_source == "reported" and not meta.scripted
+            if meta and real and meta.answer.cost_usd is not None and not meta.answer.exit_code:  # one that failed says nothing
+                for name in {meta.agent, attempt.step.stage.partition("-")[2]}:
+                    seen.setdefault(name, []).append(meta.answer.cost_usd)
     return {name: sum(costs) / len(costs) for name, costs in seen.items()}

@@ -18,9 +18,9 @@ from typing import Protocol, Self, cast
 from lib import names
 from lib.contract import Json
 from lib.disk import files
+from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes, streams, tools
-from lib.session.folder import now
 
 HEARTBEAT_SECONDS = 30.0
 _stderr_lock = threading.Lock()

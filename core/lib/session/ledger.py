@@ -24,9 +24,10 @@ from typing import Any, Self, cast
 
 from lib.contract import ExitCode, Interrupted, Json, StrataError
 from lib.disk import files
+from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes
-from lib.session.folder import Step, now
+from lib.session.step import Step
 
 LIMITS = ("usd", "tokens", "agents", "wall_seconds")
 DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lib.contract import STATUS, StrataError, usage
 from lib.disk import files
+from lib.disk.clock import now
 from lib.session import trace
-from lib.session.folder import now
 
 LAYERS = ("spawn", "exec", "orch", "coord", "campaign", "sentinel", "monitor")
 SUFFIX = {"success": "done", "fail": "fail", "needs-refinement": "refine"}

@@ -7,7 +7,7 @@ import os
 
 from lib import names
 from lib.contract import Json
-from lib.session.folder import now
+from lib.disk.clock import now
 
 
 def signature() -> Json:

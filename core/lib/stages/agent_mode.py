@@ -21,7 +21,8 @@ from lib.plan.orchestration import Orchestration, Stage
 from lib.plan.plan import Phase, Plan
 from lib.plan.task import Task
 from lib.process.tools import ToolResult
-from lib.session.folder import Session, Step
+from lib.session.folder import Session
+from lib.session.step import Step
 from lib.session.trace import get_trace_id
 from lib.stages import steps
 from lib.stages.finished import Finished
@@ -154,7 +155,7 @@ def ended_early(
     if reply.exit_code in NEVER_ABSORBED or reply.exit_code == ExitCode.TIMEOUT:
         code, error = reply.exit_code, reply.error
     elif tries:
-        code, error = ExitCode(tries[-1]["exit_code"] or 1), tries[-1].get("error")
+        code, error = tries[-1].exit_code or ExitCode.FAILURE, tries[-1].error
     else:
         claimed = str(reply.document.get("note") or (reply.error or {}).get("message") or "nothing")
         message = f"the agent ended without running {stage.name}; it said: {claimed[:300]}"

@@ -14,7 +14,7 @@ from lib.disk import files
 from lib.plan import agents
 from lib.plan.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
 from lib.plan.task import Task
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages.order import Order, sealed
 from lib.stages.orders import Orders
 from lib.stages.results import StageResult, StepResult

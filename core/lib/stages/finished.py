@@ -7,21 +7,45 @@ was done again and came to something else. What later work of the session did to
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from lib.contract import ExitCode, Json, StrataError
-from lib.disk import config, files
+from lib.disk import config, files, records
 from lib.plan import agents
 from lib.process import fanout
-from lib.session.folder import ENDED, MERGED, Attempt, Session, Step
+from lib.session import attempts
+from lib.session.attempts import Attempt, merge_of
+from lib.session.folder import ENDED, Session
+from lib.session.outcome import Outcome
+from lib.session.step import Step
 from lib.stages.order import Order, words_for
 from lib.workspace import snapshot
-from lib.workspace.history import History, left, made, stands_as
+from lib.workspace.history import History, stands_as
 
 AGAIN = "again.json"  # which steps a person asked for again
+BEFORE = "before.json"  # in a phase: what the workspace was like before it, and whether it was put back
+WORKTREE = "worktree.json"  # beside the attempts of a step that works in a worktree of its own
 JUDGED = "judged.json"  # beside the outcome of a check: every file of the folder it judged, with its hash
+
+
+@dataclass(frozen=True)
+class Before:
+    """Of a phase that can be rolled back, what decides whether its steps are finished."""
+
+    rolled_back_at_number: int = 0
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A worktree that was opened for an attempt: what it began with, and what came of it."""
+
+    attempt: int
+    base: str
+    at: str = ""
+    work: str = ""
+    conflict: tuple[str, ...] = ()
 
 
 class Finished:
@@ -35,31 +59,32 @@ class Finished:
         self.history = History(session.folder)
         self.passed: set[str] | None = None  # the steps this walk has come by; None: rounds are the same for all stages
 
-    def outcome(self, order: Order, tier: str = "") -> Json | None:
+    def outcome(self, order: Order, tier: str = "") -> Outcome | None:
         """The newest outcome of a step, if the step need not run again."""
         return self.look(order, tier)[0]
 
-    def look(self, order: Order, tier: str = "", past: bool = False) -> tuple[Json | None, str]:
+    def look(self, order: Order, tier: str = "", past: bool = False) -> tuple[Outcome | None, str]:
         """The outcome that finished the step, and how that came about; or none, and why it has to run. `past`: the run has gone
         on from here, and nobody will be told anything any more."""
         step = order.step
-        ended = self.session.ended(step)
+        tried = self.session.attempts(step)
+        ended = attempts.ended(tried)
         if not ended:
-            return None, "it was cut short" if self.session.attempts(step) else "it has not run yet"
+            return None, "it was cut short" if tried else "it has not run yet"
         attempt, outcome = ended[-1]
-        if attempt.number <= self.void.get(str(step), 0):
+        if attempt.number <= self.redo_before.get(str(step), 0):
             return None, "it is to run again, on purpose"
-        if outcome.get("fingerprint") != order.task.fingerprint:
-            return None, changed(outcome.get("made_of", {}), order.task.made_of)
-        if outcome.get("verdict") not in ("done", "needs_revision"):
-            error: Json = outcome.get("error") or {}
-            return None, f"attempt {attempt.number} failed with {error.get('code')}: {error.get('message')}"
-        if self.told and outcome["exit_code"] != ExitCode.SUCCESS and not past:
+        if outcome.fingerprint != order.task.fingerprint:
+            return None, changed(outcome.made_of, order.task.made_of)
+        if not outcome.good:
+            return None, f"attempt {attempt.number} failed with {outcome.code}: {outcome.message}"
+        if self.told and outcome.exit_code != ExitCode.SUCCESS and not past:
             return None, "there is something new to tell it"
         if self._undone(step, outcome):
             return None, "the folder was put back since"
         why = self.another_agent(outcome, tier)
-        if not why and outcome.get("isolation") and self._merged(step).get("attempt") != attempt.number:
+        merged = merge_of(self.session.folder, step) if outcome.isolation and not why else None
+        if not why and outcome.isolation and (not merged or merged.attempt != attempt.number):
             why = self._isolated(step, attempt)
             if not why:
                 return outcome, f"attempt {attempt.number} finished it; it has still to be merged"
@@ -68,22 +93,25 @@ class Finished:
 
     def _isolated(self, step: Step, attempt: Attempt) -> str:
         """Why what a step did in its worktree is of no use."""
-        path = self.session.folder / step.folder / "worktree.json"
-        known = files.read_json(path) if path.exists() else {}
+        path = self.session.folder / step.folder / WORKTREE
+        known = records.read(path, Worktree) if path.exists() else None
         there = (self.session.folder / "worktrees" / step.slug).exists()  # only keeping it was cut short: that is made good for
-        if not (known.get("work") or (known and there)) or attempt.number < known["attempt"]:  # or another was opened since
+        if not known or not (known.work or there) or attempt.number < known.attempt:  # or another was opened since
             return "what it did in its worktree was not merged, or not kept"
-        return f"its changes conflicted with others: {', '.join(known['conflict'][:3])}" if known.get("conflict") else ""
+        return f"its changes conflicted with others: {', '.join(known.conflict[:3])}" if known.conflict else ""
 
-    def _merged(self, step: Step) -> Json:
-        path = self.session.folder / step.folder / MERGED
-        return files.read_json(path) if path.exists() else {}
+    def _work(self, step: Step, outcome: Outcome) -> dict[str, str]:
+        """What a step left in the workspace, by itself or by a merge."""
+        if not outcome.isolation:
+            return outcome.left
+        merged = merge_of(self.session.folder, step)
+        return merged.left if merged else {}
 
     @cached_property
-    def void(self) -> dict[str, int]:
+    def redo_before(self) -> dict[str, int]:
         """Steps that were asked for again, each with the last attempt from before: up to there nothing counts."""
         path = self.session.folder / AGAIN
-        return cast(dict[str, int], files.read_json(path)) if path.exists() else {}
+        return records.read(path, dict[str, int]) if path.exists() else {}
 
     @cached_property
     def reported(self) -> int:
@@ -91,58 +119,57 @@ class Finished:
         path = self.session.folder / ENDED
         return int(files.read_json(path)["number"]) if path.exists() else 0
 
-    def _undone(self, step: Step, outcome: Json) -> bool:
+    def _undone(self, step: Step, outcome: Outcome) -> bool:
         """Whether the workspace was put back as it was before the phase, after this step had changed it."""
-        path = self.session.folder / "phases" / step.phase / "before.json"
-        back = int(files.read_json(path).get("rolled_back_at_number", 0)) if step.phase and path.exists() else 0
-        return outcome.get("number", 0) <= back and bool(left(outcome if not outcome.get("isolation") else self._merged(step)))
+        path = self.session.folder / "phases" / step.phase / BEFORE
+        back = records.read(path, Before).rolled_back_at_number if step.phase and path.exists() else 0
+        return outcome.number <= back and bool(self._work(step, outcome))
 
-    def judgement(self, order: Order) -> Json | None:
+    def judgement(self, order: Order) -> Outcome | None:
         """The newest judgement of a folder that is still the one that was judged, whichever way it went."""
         ended = self.session.ended(order.step)
         if not ended:
             return None
         attempt, outcome = ended[-1]
-        same = "judged" in outcome and outcome.get("fingerprint") == order.task.fingerprint
-        asked_again = attempt.number <= self.void.get(str(order.step), 0)
+        same = bool(outcome.judged) and outcome.fingerprint == order.task.fingerprint
+        asked_again = attempt.number <= self.redo_before.get(str(order.step), 0)
         return outcome if same and not asked_again and not self._damage(order, attempt, outcome) else None
 
-    def another_agent(self, outcome: Json, tier: str) -> str:
+    def another_agent(self, outcome: Outcome, tier: str) -> str:
         """How the definition that did it, or the model it would be given now, differ from those that did it."""
-        name = outcome.get("agent")
-        if not name:
+        if not outcome.agent:
             return ""
         try:
-            agent = agents.load(name)
+            agent = agents.load(outcome.agent)
         except StrataError as error:
-            return f"the agent {name}: {error.message}"  # it is gone, or no longer valid: running the step will say so
-        if outcome.get("definition") != agent.fingerprint:
-            return f"the definition of {name} changed"
+            return f"the agent {outcome.agent}: {error.message}"  # it is gone, or no longer valid: running the step will say so
+        if outcome.definition != agent.fingerprint:
+            return f"the definition of {outcome.agent} changed"
         model = config.model_id(self.model or tier or agent.tier)
-        return "" if outcome.get("kind") == "repair" or outcome.get("model") == model else f"its model is now {model}"
+        return "" if outcome.kind == "repair" or outcome.model == model else f"its model is now {model}"
 
     # Files
 
-    def _damage(self, order: Order, attempt: Attempt, outcome: Json) -> str:
+    def _damage(self, order: Order, attempt: Attempt, outcome: Outcome) -> str:
         """What of all it made, or was made from, is no longer as it was, for another reason than later work."""
-        for entry in outcome.get("outputs", []):
-            path = files.find(self.session.folder, entry["path"])
-            if entry["in"] == "session" and files.fingerprint(path) != entry["sha256"]:
-                return f"its output {entry['path']} {'was changed' if path.exists() else 'is gone'}"
-        work = made(outcome) if not outcome.get("isolation") else left(self._merged(order.step))
+        for name, sha256 in outcome.published.items():
+            path = files.find(self.session.folder, name)
+            if files.fingerprint(path) != sha256:
+                return f"its output {name} {'was changed' if path.exists() else 'is gone'}"
+        work = self._work(order.step, outcome) if outcome.isolation else outcome.made
         for path, sha256 in work.items():
-            why = self._differs(order, path, sha256, outcome.get("number", 0), made=True)
+            why = self._differs(order, path, sha256, outcome.number, made=True)
             if why:
                 return f"{path}, which it wrote, {why}"
         return self.read_changed(order, attempt, outcome)
 
-    def read_changed(self, order: Order, attempt: Attempt, outcome: Json) -> str:
+    def read_changed(self, order: Order, attempt: Attempt, outcome: Outcome) -> str:
         """What of all it read is no longer as it was, for another reason than later work."""
-        for path, sha256 in outcome.get("consumed", {}).items():
-            why = self._differs(order, path, sha256, outcome.get("begun", outcome.get("number", 0)), made=False)
+        for path, sha256 in outcome.consumed.items():
+            why = self._differs(order, path, sha256, outcome.begun or outcome.number, made=False)
             if why:
                 return f"{path}, which it read, {why}"
-        return self._tree_changed(order, attempt, outcome) if "judged" in outcome else ""
+        return self._tree_changed(order, attempt, outcome) if outcome.judged else ""
 
     def _differs(self, order: Order, path: str, sha256: str, number: int, made: bool) -> str:
         """Why a file that this step read or left (as `sha256`, at the moment `number`) makes it run again."""
@@ -159,17 +186,17 @@ class Finished:
             return ""
         return "was changed" if place.exists() else "is gone"
 
-    def _tree_changed(self, order: Order, attempt: Attempt, outcome: Json) -> str:
+    def _tree_changed(self, order: Order, attempt: Attempt, outcome: Outcome) -> str:
         """Whether the folder is the one that was judged: untouched, or changed only by later work."""
-        apart, judged = (self.session.folder,), outcome["judged"]
-        if judged["state"] == snapshot.state(self.cwd, apart):
+        apart = (self.session.folder,)
+        if outcome.judged == snapshot.state(self.cwd, apart):
             return ""
         path = attempt.folder / JUDGED
         if not path.exists():
             return "the folder changed while it was judged"
-        table: dict[str, str] = files.read_json(path)
+        table = records.read(path, dict[str, str])
         now = snapshot.table(self.cwd, apart, like=table)
-        number: int = outcome.get("number", 0)
+        number = outcome.number
         for name in sorted(table.keys() | now.keys()):
             then, is_now = table.get(name, ""), now.get(name, "")
             if then != is_now:

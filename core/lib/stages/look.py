@@ -17,8 +17,8 @@ from lib.disk import files
 from lib.plan.orchestration import Loop, Orchestration, Reference, Stage, Worker
 from lib.process import fanout
 from lib.session import costs
-from lib.session.folder import Step
 from lib.session.ledger import Ledger
+from lib.session.step import Step
 from lib.stages import loops, redo
 from lib.stages.answers import Answers
 from lib.stages.results import StageResult
@@ -35,7 +35,7 @@ class Explanation:
 
     call: Call
     known: dict[str, float]
-    void: dict[str, int] = field(default_factory=dict[str, int])  # what --from and --only would make count no more
+    again: dict[str, int] = field(default_factory=dict[str, int])  # what --from and --only would make count no more
     lines: list[Json] = field(default_factory=list[Json])
 
     def say(self, step: str, does: str, why: str, agent: str = "", sessions: int = 0) -> None:
@@ -109,7 +109,7 @@ class Look(Walk):
         self.said = said
         self.unknown = unknown
         self.answers = _Peeking(self.home / "answers", said.call.session.folder)
-        self.finished.void = self.finished.void | said.void
+        self.finished.redo_before = self.finished.redo_before | said.again
         self.sent_back = ""  # the stage a loop leads back to that has not been written down yet
 
     @property
@@ -226,7 +226,7 @@ class Look(Walk):
 
     def gone_over(self, stage: Stage) -> bool:
         """History counts, but for what is asked for again."""
-        return not loops.led_over({stage.name: None}, self.said.void, self.base) and super().gone_over(stage)
+        return not loops.led_over({stage.name: None}, self.said.again, self.base) and super().gone_over(stage)
 
     def forget_loops(self, stage: Stage) -> None:
         pass
@@ -253,6 +253,6 @@ def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[s
 
 def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
     """What a sentinel alone would do."""
-    why = Verification(said.call, terms, base).stale(said.void)
+    why = Verification(said.call, terms, base).stale(said.again)
     said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
     return said

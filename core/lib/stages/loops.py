@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lib.session.folder import Step
+from lib.session.step import Step
 
 
 def set_aside(record: Path) -> None:

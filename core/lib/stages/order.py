@@ -13,7 +13,7 @@ from lib.plan import agents, checks_file
 from lib.plan.orchestration import Worker
 from lib.plan.task import Task
 from lib.process import tools
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.tool.call import Call
 
 

@@ -13,7 +13,7 @@ from lib.disk import files
 from lib.plan import agents
 from lib.plan.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
 from lib.plan.task import Task
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages.order import Order, sealed
 from lib.tool.call import Call
 

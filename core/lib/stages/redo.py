@@ -14,7 +14,8 @@ from lib.contract import nearest, usage
 from lib.disk import files
 from lib.plan.orchestration import Orchestration, Stage
 from lib.process import fanout
-from lib.session.folder import Step, every_attempt
+from lib.session.attempts import every_attempt
+from lib.session.step import Step
 from lib.stages import loops
 from lib.stages.finished import AGAIN
 
@@ -59,9 +60,9 @@ def _after(stage: Stage, folder: Path | None) -> dict[str, list[str]]:
 def voided(session: Path, chosen: Chosen) -> dict[str, int]:
     """The chosen steps that have been tried, each with its last attempt."""
     found: dict[str, int] = {}
-    for step, folder in every_attempt(session):
-        if chosen(step):
-            found[str(step)] = max(found.get(str(step), 0), int(folder.name.removeprefix("attempt-")))
+    for attempt in every_attempt(session):
+        if chosen(attempt.step):
+            found[str(attempt.step)] = max(found.get(str(attempt.step), 0), attempt.number)
     return found
 
 
@@ -71,7 +72,7 @@ def mark(session: Path, chosen: Chosen) -> int:
     path = session / AGAIN
     known: dict[str, int] = files.read_json(path) if path.exists() else {}
     files.write_json(path, known | found)
-    homes = {str(step.home): step for step, _ in every_attempt(session)}
+    homes = {str(attempt.step.home): attempt.step for attempt in every_attempt(session)}
     for home, step in homes.items():
         for record in sorted((session / home / "loops").glob("*.json")):
             if not loops.led_over(files.read_json(record)["rounds"], found, step):

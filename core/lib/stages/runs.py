@@ -10,7 +10,7 @@ from lib.contract import MINIMUM_STACK, Json, StrataError, nearest, usage
 from lib.disk import files
 from lib.plan import agents, checks_file
 from lib.plan.orchestration import Orchestration
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages import agent_mode, look, redo
 from lib.stages.orders import read_params
 from lib.stages.walk import Walk

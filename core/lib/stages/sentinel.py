@@ -10,18 +10,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from lib.attempt import checks, refinements, verdicts
 from lib.attempt.findings import audit_report, count, plain_fixes, plain_report, worst
 from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.disk import files
+from lib.disk.clock import now
 from lib.plan import agents, checks_file
 from lib.plan.orchestration import Stage, Worker
 from lib.plan.plan import Phase, Plan
 from lib.plan.task import Task
 from lib.session import signals
-from lib.session.folder import Step, every_outcome, now
+from lib.session.attempts import every_outcome, finished
+from lib.session.step import Step
 from lib.stages import manifest
 from lib.stages.finished import Finished
 from lib.stages.order import Order, sealed
@@ -128,10 +129,9 @@ class Verification:
     def published(self) -> list[list[str]]:
         """What the phase has published in the session, as its steps left it last."""
         found: dict[str, str] = {}
-        for ended in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
-            good = ended.outcome.get("verdict") in ("done", "needs_revision")
-            if good and ended.step.orchestrator not in (self.base.orchestrator, "coordinator", "campaign"):
-                found |= {e["path"]: e["sha256"] for e in ended.outcome.get("outputs", []) if e["in"] == "session"}
+        for attempt, outcome in finished(self.call.session.folder, self.base.phase) if self.base.phase else ():
+            if attempt.step.orchestrator not in (self.base.orchestrator, "coordinator", "campaign"):
+                found |= outcome.published
         return [list(pair) for pair in sorted(found.items())]
 
     def state(self) -> Json:
@@ -153,15 +153,15 @@ class Verification:
             files.write_json(self.home / "verification.json", state)
         return {k: v for k, v in state.items() if k != "grade"}
 
-    def stale(self, void: dict[str, int] | None = None) -> str:
+    def stale(self, again: dict[str, int] | None = None) -> str:
         """Why the last verification does not speak for the folder as it is; nothing where it does."""
         state = self.state()
         if not state["ended"]:
             return "it has not been verified" if not state["cycles"] else "its verification was cut short"
         looked: int = state.get("checked_as", 0)  # 0: it was stopped before it could look
-        call, _, order, finished = self.order_checks(looked)
-        finished.void |= void or {}
-        known = judged(call, order, finished)
+        call, _, order, done = self.order_checks(looked)
+        done.redo_before |= again or {}
+        known = judged(call, order, done)
         if state["grade"] not in HOLDS:
             return f"its grade was {state['grade']}"
         if not (known and known.ok and self.evidence(looked)):
@@ -227,9 +227,9 @@ class Verification:
     def check(self, cycle: int, kept: Path) -> Json:
         """Runs the checks, or finds that they have run. Their full output is copied to `kept`: whoever reads it is told a place
         that is the same however often they were cut off."""
-        call, stage, order, finished = self.order_checks(cycle)
-        known = judged(call, order, finished) if self.evidence(cycle) else None
-        done = known or perform(call, stage, order, finished)
+        call, stage, order, earlier = self.order_checks(cycle)
+        known = judged(call, order, earlier) if self.evidence(cycle) else None
+        done = known or perform(call, stage, order, earlier)
         self.remember("checks", done, cycle)
         results = self.evidence(cycle)
         if not results:
@@ -336,8 +336,8 @@ class Verification:
         task = Task(inputs=inputs, outputs=agents.load(agent).outputs)
         if mends:
             task = replace(task, scope=self.terms.scope, protect=self.judges())
-        call, stage, order, finished = self.order(stage, cycle, task, agent, context)
-        done = skip(call, stage, order, finished) or perform(call, stage, order, finished)
+        call, stage, order, earlier = self.order(stage, cycle, task, agent, context)
+        done = skip(call, stage, order, earlier) or perform(call, stage, order, earlier)
         self.remember(name, done, cycle)
         if done.exit_code in NEVER_ABSORBED:
             raise Stopped(self.results[name])
@@ -357,10 +357,9 @@ class Verification:
         known = checks_file.load(self.terms.checks_file)
         commands = [known[n].command for n in self.terms.checks if n in known]
         written: list[str] = []
-        for ended in every_outcome(self.call.session.folder, self.base.phase):
-            if ended.step.orchestrator == self.base.orchestrator and ended.step.stage == STAGES["write"]:
-                changes: list[dict[str, Any]] = ended.outcome.get("artifacts") or []
-                written += [protected.literal(c["path"]) for c in changes if c["root"] == "workspace"]
+        for attempt, outcome in every_outcome(self.call.session.folder, self.base.phase):
+            if attempt.step.orchestrator == self.base.orchestrator and attempt.step.stage == STAGES["write"]:
+                written += [protected.literal(path) for path in outcome.left]
         own: tuple[str, ...] = ()
         if self.terms.checks_file.is_relative_to(self.call.cwd):
             own = (protected.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
@@ -370,10 +369,9 @@ class Verification:
     def made(self) -> set[str]:
         """Files of the workspace that the phase itself wrote: they are the work."""
         found: set[str] = set()
-        for ended in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
-            if ended.step.orchestrator != self.base.orchestrator:
-                changes: list[dict[str, Any]] = ended.outcome.get("artifacts") or []
-                found |= {c["path"] for c in changes if c["root"] == "workspace"}
+        for attempt, outcome in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
+            if attempt.step.orchestrator != self.base.orchestrator:
+                found |= outcome.left.keys()
         return found
 
     def hold(self, cycle: int) -> protected.Judge:

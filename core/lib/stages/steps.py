@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, ExitCode, Interrupted, Json
-from lib.disk import files
+from lib.disk import files, records
+from lib.disk.clock import now
 from lib.plan.orchestration import Stage
 from lib.process import processes, tools
 from lib.session import signals
-from lib.session.folder import Attempt, now
+from lib.session.attempts import OUTCOME, Attempt, read_outcome
+from lib.session.outcome import Outcome
 from lib.stages.finished import Finished
 from lib.stages.order import Order, consumed
 from lib.stages.results import StepResult
 from lib.tool.call import Call
-from lib.workspace.history import made
 
 LONG_WORD = 16 * 1024  # bytes; Linux takes 128 KiB in one argument, and a person reads none of that
 
@@ -41,37 +42,35 @@ def last_word(
     return None
 
 
-def used_up(stage: Stage, tries: list[Json], finished: Finished, rerun: int) -> bool:
+def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) -> bool:
     """Whether a step that failed has had all the tries it is allowed: its retries, one more where its coordinator gives what had
     failed by then (`rerun`) another chance, one for everything new it is told. All are counted on disk: a resume adds none."""
-    error: Json = tries[-1].get("error") or {}
-    if finished.told and all(t.get("told") != finished.told for t in tries):
+    last = tries[-1]
+    if finished.told and all(t.told != finished.told for t in tries):
         return False
-    timeouts = sum(t.get("exit_code") == ExitCode.TIMEOUT for t in tries)
-    repeatable = tries[-1]["exit_code"] in REPEATED and timeouts < 2
-    if not repeatable or error.get("code") in HOPELESS:
+    timeouts = sum(t.exit_code == ExitCode.TIMEOUT for t in tries)
+    if last.exit_code not in REPEATED or timeouts > 1 or last.code in HOPELESS:
         return True
-    once_more = all(t.get("kind") != "rerun" and t.get("number", 0) < rerun for t in tries)
+    once_more = all(t.kind != "rerun" and t.number < rerun for t in tries)
     return len(tries) > stage.retry_max and not once_more
 
 
-def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Json]:
+def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Outcome]:
     """The attempts at this very work that count against its retries; heals and repairs belong to the try they mend."""
-    past = finished.void.get(str(order.step), 0)
-    counted: list[Json] = []
-    last: tuple[Attempt, Json] | None = None
+    past = finished.redo_before.get(str(order.step), 0)
+    counted: list[Outcome] = []
+    last: tuple[Attempt, Outcome] | None = None
     for attempt, outcome in call.session.ended(order.step):
-        same = outcome.get("fingerprint") == order.task.fingerprint and not finished.another_agent(outcome, tier)
-        error: Json = outcome.get("error") or {}
-        stopped = outcome["exit_code"] in NEVER_ABSORBED or error.get("code") == "CORRUPT_STATE"
+        same = outcome.fingerprint == order.task.fingerprint and not finished.another_agent(outcome, tier)
+        stopped = outcome.exit_code in NEVER_ABSORBED or outcome.code == "CORRUPT_STATE"
         if attempt.number <= past or not same or stopped:
             continue
         last = (attempt, outcome)
-        if outcome.get("kind") in ("first", "retry", "rerun"):
-            counted = [*(counted if outcome["kind"] != "first" else []), outcome]  # a first try begins the count anew
+        if outcome.kind in ("first", "retry", "rerun"):
+            counted = [*(counted if outcome.kind != "first" else []), outcome]  # a first try begins the count anew
         elif counted:  # how the heals and repairs of a try ended is how it ended
-            counted[-1] = outcome | {"kind": counted[-1]["kind"], "told": counted[-1].get("told", "")}
-        if counted and counted[-1].get("verdict") in ("done", "needs_revision"):
+            counted[-1] = replace(outcome, kind=counted[-1].kind, told=counted[-1].told)
+        if counted and counted[-1].good:
             counted = []  # it had succeeded: if it has to run again, then as if for the first time
     return counted if last and not finished.read_changed(order, *last) else []  # what it read has changed: it is worth a try
 
@@ -96,7 +95,7 @@ def keep_word(call: Call, order: Order, done: StepResult) -> StepResult:
     return done
 
 
-def skipped(call: Call, order: Order, outcome: Json) -> StepResult:
+def skipped(call: Call, order: Order, outcome: Outcome) -> StepResult:
     return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
 
 
@@ -109,30 +108,27 @@ def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
 def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: int = 0) -> StepResult:
     """Has the step done, with as many retries as are left to it. One that had none left, and by that stopped a run, gets one more
     when a person runs it again; who only goes on with a run that was cut off has not been told yet that it failed."""
-    outcome: Json | None = None
     tries = _tries(call, order, finished, stage.model)
     left, kind = _next_try(stage, tries)
-    told_of = all(t.get("number", 0) < finished.reported for t in tries)
+    told_of = all(t.number < finished.reported for t in tries)
     if tries and used_up(stage, tries, finished, rerun) and not told_of:
         return skipped(call, order, tries[-1])
-    last: Json | None = tries[-1].get("error") if tries else None
-    timeouts = sum(o.get("exit_code") == ExitCode.TIMEOUT for o in tries)
+    last = tries[-1] if tries else None
+    timeouts = sum(t.exit_code == ExitCode.TIMEOUT for t in tries)
     for number in range(max(left, 1)):
         if number:
             _wait(stage, len(tries) + number - 1)
             kind = "retry"
         with order.place() if order.place else nullcontext(call.cwd) as cwd:
-            outcome = _attempt(call, stage, order, kind, last, cwd)
-        code = ExitCode(outcome["exit_code"])
-        last = outcome.get("error")
-        timeouts += code == ExitCode.TIMEOUT
-        hopeless = (last or {}).get("code") in HOPELESS
-        if code not in REPEATED or hopeless or timeouts > 1:
+            last = _attempt(call, stage, order, kind, last, cwd)
+        timeouts += last.exit_code == ExitCode.TIMEOUT
+        if last.exit_code not in REPEATED or last.code in HOPELESS or timeouts > 1:
             break
-    return _result(call, order, outcome or {}, len(call.session.attempts(order.step)), skipped=False)
+    assert last
+    return _result(call, order, last, len(call.session.attempts(order.step)), skipped=False)
 
 
-def _next_try(stage: Stage, tries: list[Json]) -> tuple[int, str]:
+def _next_try(stage: Stage, tries: list[Outcome]) -> tuple[int, str]:
     """How many tries are left, and what the next one is called."""
     left = 1 + stage.retry_max - len(tries)
     return left, "first" if not tries else ("retry" if left > 0 else "rerun")
@@ -149,10 +145,10 @@ def command(call: Call, stage: Stage, order: Order, finished: Finished) -> list[
     """The command line for one more attempt, for whoever is to call it. It is the next try, whoever made those before."""
     tries = _tries(call, order, finished, stage.model)
     _, kind = _next_try(stage, tries)
-    return _command(call, stage, order, kind, tries[-1].get("error") if tries else None, call.cwd)
+    return _command(call, stage, order, kind, tries[-1] if tries else None, call.cwd)
 
 
-def _command(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> list[str]:
+def _command(call: Call, stage: Stage, order: Order, kind: str, last: Outcome | None, cwd: Path) -> list[str]:
     folder = call.session.folder / order.step.folder
     number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
     task_file = folder / f"task-{number}.json"
@@ -172,9 +168,9 @@ def _command(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         flags += ["--extra-context", str(path)]
     for path in order.reads:
         flags += ["--read-dir", str(path)]
-    if last:
+    if last and last.error:
         lesson = folder / f"lesson-{number}.md"
-        files.write_atomic(lesson, f"An earlier attempt at this failed with {last.get('code')}: {last.get('message')}\n")
+        files.write_atomic(lesson, f"An earlier attempt at this failed with {last.code}: {last.message}\n")
         flags += ["--extra-context", str(lesson)]
     # A long target is in the task file; the empty word stands in its place.
     target = order.task.target if len(order.task.target.encode()) < LONG_WORD else ""
@@ -182,7 +178,7 @@ def _command(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
     return [*flags, *(["--", *words] if words else [])]
 
 
-def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | None, cwd: Path) -> Json:
+def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Outcome | None, cwd: Path) -> Outcome:
     tool = order.worker.tool or "agent.py"
     number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
     arguments = _command(call, stage, order, kind, last, cwd)
@@ -194,35 +190,48 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Json | Non
         reply = tools.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})
     handed = _handed(call, order, number, reply.handed)
     roots = {"session": call.session.folder, "workspace": cwd}
-    said = reply.document
-    if "verdict" not in said and handed:  # it had handed its outcome over before it died, and could only not say so any more
-        said = handed[-1] | {"outputs": [{**e, "path": str(roots[e["in"]] / e["path"])} for e in handed[-1].get("outputs", [])]}
-    document = _without_empty_claims(tool, said, order)
-    if "verdict" not in document:  # what claims more than there is counts for nothing, now or later
+    said, error = _said(reply, roots), reply.error
+    if said is None and handed:  # it had handed its outcome over before it died, and could only not say so any more
+        said = handed[-1]
+    empty = _empty_claim(tool, reply, said, order, roots)
+    if empty:  # what claims more than there is counts for nothing, now or later
         _handed(call, order, number, {})
-    if "verdict" in document:
-        listed: list[Json] = document.get("outputs") or []
-        return document | {"outputs": [{**e, "path": _below(roots[e["in"]], e["path"])} for e in listed]}
+        said, error = None, empty
+    if said:
+        return said
     # It ended before it could judge: a usage error, a crash. Whatever attempt it had begun has then ended too.
-    document = {**document, "verdict": "failed", "kind": kind, "fingerprint": order.task.fingerprint, "told": told(call)}
-    document |= {"step": str(order.step), "number": call.session.next_number(), "finished_at": now()}
+    code = ExitCode.FAILURE if empty else reply.exit_code
+    known = Outcome(code, error=error, kind=kind, fingerprint=order.task.fingerprint, told=told(call))
+    known = replace(known, step=str(order.step), number=call.session.next_number(), finished_at=now())
     begun = [a for a in call.session.attempts(order.step) if a.number >= number and a.outcome is None]
-    if begun and reply.exit_code != ExitCode.INTERRUPTED:
-        begun[-1].finish(document)
+    if begun and code != ExitCode.INTERRUPTED:
+        begun[-1].finish(known.document())
     signals.write(call.session.folder, "exec", order.step.slug, "fail", None, call.trace_id)
-    return document
+    return known
 
 
-def _handed(call: Call, order: Order, number: int, handed: dict[str, str]) -> list[Json]:
+def _said(reply: tools.ToolResult, roots: dict[str, Path]) -> Outcome | None:
+    """What an executor printed, with the paths of its outputs as on disk; None where it came to no verdict."""
+    if "verdict" not in reply.document:
+        return None
+    try:
+        said = records.of(reply.document, Outcome)
+    except ValueError:
+        return None
+    placed = [replace(c, path=_below(roots[c.root], c.path)) if c.root in roots else c for c in said.outputs]
+    return replace(said, outputs=tuple(placed))
+
+
+def _handed(call: Call, order: Order, number: int, handed: dict[str, str]) -> list[Outcome]:
     """The outcomes that the executor itself said it was about to write. One that merely appeared on disk is not believed, now or
     later: it is set aside."""
-    found: list[Json] = []
+    found: list[Outcome] = []
     for attempt in call.session.attempts(order.step):
-        path = attempt.folder / "outcome.json"
+        path = attempt.folder / OUTCOME
         if attempt.number < number or not path.exists():
             continue
         if handed.get(attempt.folder.name) == files.sha256(path):
-            found.append(files.read_json(path))
+            found.append(read_outcome(path))
         else:
             call.event(order.step.slug, "planted", {"set_aside": call.session.relative(path)})
             path.replace(path.with_name("planted-outcome.json"))
@@ -243,36 +252,30 @@ def _seen_from(value: Any, here: Path, there: Path) -> Any:
     return f"{there}{value[len(str(here)) :]}"
 
 
-def _without_empty_claims(tool: str, document: Json, order: Order) -> Json:
+def _empty_claim(tool: str, reply: tools.ToolResult, said: Outcome | None, order: Order, roots: dict[str, Path]) -> Json | None:
     """A success counts only with its verdict and every output it was asked for: a tool may say more than it did."""
-    if document.get("exit_code") != ExitCode.SUCCESS:
-        return document
-    entries = document.get("outputs")
-    listed = [cast(Json, e) for e in cast(list[Any], entries) if isinstance(e, dict)] if isinstance(entries, list) else []
-    there = {e.get("output") for e in listed if files.exists(str(e.get("path", ""))) and e.get("in") in ("session", "workspace")}
+    if (said.exit_code if said else reply.exit_code) != ExitCode.SUCCESS:
+        return None
+    there = {c.output for c in said.outputs if c.root in roots and files.exists(roots[c.root] / c.path)} if said else set[str]()
     missing = [o.name for o in order.task.outputs if not o.optional and o.name not in there]
-    if document.get("verdict") == "done" and not missing and len(listed) == len(there):
-        return document
-    reason = f"without {', '.join(missing)}" if missing else f"with the verdict {document.get('verdict')!r}"
-    error = {"code": "CHILD_CRASHED", "message": f"{tool} claimed success {reason}", "hint": "look at its attempt folder"}
-    return {"status": "failure", "exit_code": int(ExitCode.FAILURE), "error": error}
+    if said and said.verdict == "done" and not missing and len(said.outputs) == len(there):
+        return None
+    reason = f"without {', '.join(missing)}" if missing else f"with the verdict {said.verdict if said else None!r}"
+    return {"code": "CHILD_CRASHED", "message": f"{tool} claimed success {reason}", "hint": "look at its attempt folder"}
 
 
-def _result(call: Call, order: Order, outcome: Json, attempts: int, skipped: bool) -> StepResult:
-    outputs: dict[str, str] = {}
-    for entry in outcome.get("outputs", []):
-        root = call.session.folder if entry["in"] == "session" else call.cwd
-        outputs[entry["output"]] = str(files.find(root, entry["path"]))
-    did = files.digest(sorted(made(outcome).items()))
+def _result(call: Call, order: Order, outcome: Outcome, attempts: int, skipped: bool) -> StepResult:
+    roots = {"session": call.session.folder, "workspace": call.cwd}
+    did = files.digest(sorted(outcome.made.items()))
     return StepResult(
         key=order.key,
-        exit_code=ExitCode(outcome["exit_code"]),
-        verdict=outcome.get("verdict", "failed"),
-        outputs=outputs,
-        error=outcome.get("error"),
+        exit_code=outcome.exit_code,
+        verdict=outcome.verdict,
+        outputs={c.output: str(files.find(roots[c.root], c.path)) for c in outcome.outputs},
+        error=outcome.error,
         attempts=attempts,
         skipped=skipped,
-        note=outcome.get("note") or "",
+        note=outcome.note,
         did=did,
-        came_to=files.digest([did, [[e["output"], e.get("sha256", "")] for e in outcome.get("outputs", [])]]),
+        came_to=files.digest([did, [[c.output, c.sha256] for c in outcome.outputs]]),
     )

@@ -18,7 +18,7 @@ from lib.disk.redact import redact
 from lib.plan.orchestration import Loop, Orchestration, Stage
 from lib.process import fanout
 from lib.session.events import Timer
-from lib.session.folder import Step
+from lib.session.step import Step
 from lib.stages import exhaustion, loops, manifest, worktrees
 from lib.stages.answers import Answers
 from lib.stages.finished import Finished

@@ -17,9 +17,14 @@ from pathlib import Path
 
 from lib.attempt import refinements
 from lib.contract import ExitCode, Json, StrataError
-from lib.disk import files
+from lib.disk import files, records
+from lib.disk.clock import now
 from lib.process import fanout, processes
-from lib.session.folder import MERGED, Step, now
+from lib.session.attempts import MERGED, merge_of
+from lib.session.outcome import FileChange, Left
+from lib.session.step import Step
+from lib.stages.finished import WORKTREE
+from lib.stages.finished import Worktree as Known
 from lib.stages.order import Order
 from lib.stages.results import StepResult
 from lib.tool.call import Call
@@ -47,7 +52,7 @@ class Worktree:
 
     @property
     def record(self) -> Path:
-        return self.call.session.folder / self.step.folder / "worktree.json"
+        return self.call.session.folder / self.step.folder / WORKTREE
 
     @property
     def refs(self) -> str:
@@ -62,7 +67,7 @@ class Worktree:
         self.put_away()
         number = max((a.number for a in self.call.session.attempts(self.step)), default=0) + 1
         base = self.workspace.take(f"{self.refs}/base-{number}", f"{self.step}, before it started")
-        files.write_json(self.record, {"attempt": number, "base": base, "at": now()})
+        files.write_json(self.record, records.document(Known(number, base, now())))
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.alone():
             _git(self.call.cwd, "worktree", "add", "--quiet", "--detach", str(self.folder), "HEAD")
@@ -72,16 +77,25 @@ class Worktree:
 
     def keep(self, name: str) -> str:
         """What is in it now, as a commit. Another attempt's never takes its place."""
-        known = files.read_json(self.record)
-        return trees.Tree(self.cwd, NOWHERE).take(f"{self.refs}/{name}-{known['attempt']}", f"{self.step}: {name}", known["base"])
+        known = self.known()
+        return trees.Tree(self.cwd, NOWHERE).take(f"{self.refs}/{name}-{known.attempt}", f"{self.step}: {name}", known.base)
+
+    def known(self) -> Known:
+        return records.read(self.record, Known)
+
+    def note(self, work: str = "", conflict: tuple[str, ...] = ()) -> None:
+        known = self.known()
+        files.write_json(
+            self.record, records.document(replace(known, work=work or known.work, conflict=conflict or known.conflict))
+        )
 
     def save(self) -> None:
         """Keeps what is in it, as the work of the step if that had finished: only keeping it was cut short then."""
-        known, attempts = files.read_json(self.record), self.call.session.attempts(self.step)
-        here = [a for a in attempts if a.number >= known["attempt"]]  # a heal is one more attempt in the same worktree
+        known, attempts = self.known(), self.call.session.attempts(self.step)
+        here = [a for a in attempts if a.number >= known.attempt]  # a heal is one more attempt in the same worktree
         outcome = here[-1].outcome if here else None
-        if outcome and outcome.get("verdict") in ("done", "needs_revision") and "work" not in known:
-            files.write_json(self.record, known | {"work": self.keep("work")})
+        if outcome and outcome.good and not known.work:
+            self.note(work=self.keep("work"))
         else:
             self.keep("cut-short")
 
@@ -119,36 +133,22 @@ class Worktree:
 
     # Merging back
 
-    def merged(self) -> Json:
-        path = self.record.with_name(MERGED)
-        return files.read_json(path) if path.exists() else {}
-
     def merge(self, attempt: int) -> list[str]:
         """Brings what the step did into the workspace. Returns the paths that conflict; then nothing was merged."""
-        known = files.read_json(self.record)
-        base, work = known["base"], known["work"]
+        base, work = self.known().base, self.known().work
         tree = self.workspace
         ours = tree.take(f"{self.refs}/ours-{attempt}", f"the workspace, when {self.step} was merged", base)
         commit, conflicts = tree.merge(base, ours, work, f"{self.refs}/merged-{attempt}")
         if conflicts:
             return conflicts
         tree.put_back(commit)
-        changes: list[Json] = []
+        changes: list[FileChange] = []
         for path in tree.differing(base, work):
             sha = files.fingerprint(self.call.cwd / path)
-            changes.append(
-                {"root": "workspace", "path": path, "change": "merged" if sha else "deleted", "kind": "file", "sha256": sha}
-            )
+            changes.append(FileChange("workspace", path, "merged" if sha else "deleted", sha256=sha))
         number = self.call.session.next_number()
-        merged = {
-            "attempt": attempt,
-            "commit": commit,
-            "number": number,
-            "step": str(self.step),
-            "artifacts": changes,
-            "at": now(),
-        }
-        files.write_json(self.record.with_name(MERGED), merged)
+        merged = Left(number, str(self.step), tuple(changes), now(), attempt=attempt, commit=commit)
+        files.write_json(self.record.with_name(MERGED), merged.document())
         return []
 
 
@@ -167,7 +167,7 @@ def opened(call: Call, order: Order) -> Generator[Path]:
     tree = Worktree(call, order.step)
     try:
         yield tree.open()
-        files.write_json(tree.record, files.read_json(tree.record) | {"work": tree.keep("work")})
+        tree.note(work=tree.keep("work"))
     except BaseException:  # whatever it was, a stop included: what was done is kept, and no worktree stays behind
         tree.put_away()
         raise
@@ -208,20 +208,22 @@ def run(
 def bring_back(call: Call, order: Order, result: StepResult) -> StepResult:
     """The finished step, merged; or, where that is not possible, as a request for refinement."""
     tree = Worktree(call, order.step)
-    if tree.merged().get("attempt") == result.attempts:
+    merged = merge_of(call.session.folder, order.step)
+    if merged and merged.attempt == result.attempts:
         return result
     conflicts = tree.merge(result.attempts)
     if not conflicts:
-        call.event(order.step.slug, "merged", {"paths": len(tree.merged()["artifacts"])})
+        merged = merge_of(call.session.folder, order.step)
+        call.event(order.step.slug, "merged", {"paths": len(merged.changes) if merged else 0})
         return result
-    known = files.read_json(tree.record)
-    files.write_json(tree.record, known | {"conflict": conflicts})
+    tree.note(conflict=tuple(conflicts))
+    known = tree.known()
     message = f"its changes conflict with those merged before: {', '.join(conflicts[:8])}"
     path = call.session.folder / "refinements" / f"exec-{order.step.slug}.md"
-    context = [f"Stage: {order.step}", f"Its changes are the commit {known['work']} ({tree.refs}/work-{known['attempt']})"]
+    context = [f"Stage: {order.step}", f"Its changes are the commit {known.work} ({tree.refs}/work-{known.attempt})"]
     text = refinements.document(message, context, "Two steps that worked at the same time changed the same lines.", conflicts)
     files.write_atomic(path, text)
     error: Json = {"code": "MERGE_CONFLICT", "message": message, "refinement": call.session.relative(path)}
-    error["hint"] = f"git show {known['work']} has its changes; running it again starts from what is merged"
+    error["hint"] = f"git show {known.work} has its changes; running it again starts from what is merged"
     call.event(order.step.slug, "conflict", {"paths": conflicts[:8]})
     return replace(result, exit_code=ExitCode.NEEDS_REFINEMENT, verdict="failed", error=error, note=message, skipped=False)

@@ -13,7 +13,7 @@ from lib.contract import Json, usage
 from lib.plan import orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.session import catalogue, events
-from lib.session.folder import LOCK_NAME
+from lib.session.owner import LOCK_NAME
 from lib.view import reader, terminal
 from lib.view.tree import Node
 

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
 from lib.contract import STATUS, Json
-from lib.disk import files
+from lib.disk import files, records
+from lib.disk.clock import when
 from lib.session import catalogue, ledger
-from lib.session.folder import Step, every_attempt
-from lib.view.tree import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, TOKENS, Node, Scene, Try
+from lib.session.attempts import OUTCOME, Attempt, every_attempt
+from lib.session.outcome import Outcome
+from lib.session.step import Step
+from lib.view.tree import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, Node, Row, Scene
 from lib.workspace.history import BEGUN, LATE_SECONDS
 
 WORD = {
@@ -27,19 +32,12 @@ WORD = {
 }
 
 
-def when(text: object) -> float | None:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp() if text else None
-    except ValueError:
-        return None
-
-
 class Reader:
     """Looks at a session again and again, and reads only what is new."""
 
     def __init__(self, session: Path) -> None:
         self.session = session
-        self._outcomes: dict[str, Json] = {}
+        self._ended: dict[str, Row] = {}
         self._offset = 0
         self._events: dict[str, list[Json]] = {}  # by step: what its agent did last, and when it was parked
         self._begun: dict[str, float] = {}  # by step: when its executor started last
@@ -56,11 +54,11 @@ class Reader:
         book = ledger.Ledger(folder, strict=False)
         sums = book.figures()
         open_ones = book.open()
-        tries = [self._try(step, path, going) for step, path in every_attempt(folder)]
-        for one in tries:
+        rows = [self._row(attempt, going) for attempt in every_attempt(folder)]
+        for one in rows:
             one.agent = one.agent or str(open_ones.get(one.folder, {}).get("agent", ""))
         root = Node("session", str(manifest.get("campaign") or plan.get("name") or folder.name))
-        root.nodes = self._phases(plan, tries, going) + self._loose(plan, tries, going)
+        root.nodes = self._phases(plan, rows, going) + self._loose(rows, going)
         root.status = _root_status(root, manifest, going)
         root.grade = str(manifest.get("grade") or "") if not going else ""
         return Scene(
@@ -114,18 +112,21 @@ class Reader:
 
     # The tree
 
-    def _try(self, step: Step, path: Path, going: bool) -> Try:
-        place = path.relative_to(self.session).as_posix()
-        known = self._outcomes.get(place) or read(path / "outcome.json")
-        number = int(path.name.removeprefix("attempt-"))
+    def _row(self, attempt: Attempt, going: bool) -> Row:
+        step, path, number = attempt.step, attempt.folder, attempt.number
+        place = os.path.relpath(path, self.session)
+        known = self._ended.get(place)
+        outcome = records.look(path / OUTCOME, Outcome) if not known else None
+        if outcome:
+            known = self._ended[place] = _ended(step, place, number, outcome)
         if known:
-            self._outcomes[place] = known
-            return _ended(step, place, number, known, self._parked(step))
+            known.parked = self._parked(step)
+            return known
         task = read(path.parent / f"task-{number}.json")
         beat = _made(path / BEGUN)  # an attempt of an earlier run that was cut short has no sign of life any more
         going = going and (beat is None or time.time() - beat < 5 * LATE_SECONDS)
         began = self._begun.get(step.slug) if going else None
-        this = Try(step, place, number, RUNNING if going else CUT_SHORT, str(task.get("kind", "")))
+        this = Row(step, place, number, RUNNING if going else CUT_SHORT, str(task.get("kind", "")))
         this.agent = str(read(path / "meta.json").get("agent", ""))
         this.started = began or _made(path)
         this.ended = None if going else beat or _touched(path)
@@ -146,32 +147,31 @@ class Reader:
                 found[-1] = (found[-1][0], at)
         return found
 
-    def _phases(self, plan: Json, tries: list[Try], going: bool) -> list[Node]:
+    def _phases(self, plan: Json, rows: list[Row], going: bool) -> list[Node]:
         folders = {str(p.get("folder")): p for p in objs(plan.get("phases"))}
-        unknown = sorted({t.step.phase for t in tries if t.step.phase} - set(folders))
+        by_phase = _grouped(rows, lambda row: row.step.phase)
         found: list[Node] = []
-        for folder in (*folders, *unknown):
+        for folder in (*folders, *sorted(set(by_phase) - set(folders) - {""})):
             spec = folders.get(folder, {})
-            own = [t for t in tries if t.step.phase == folder]
             report = read(self.session / "phases" / folder / "report.json")
             node = Node("phase", str(spec.get("name") or folder), after=tuple(map(str, spec.get("depends_on") or ())))
             names = [str(r.get("name")) for r in objs(spec.get("runs"))]
             names += ["sentinel"] if spec.get("checks") else []
-            node.nodes = self._runs(f"phases/{folder}", names, own, going)
+            node.nodes = self._runs(f"phases/{folder}", names, by_phase.get(folder, []), going)
             node.grade = str(report.get("sentinel_grade") or "")
             node.note = _message(report)
             node.status = _sum(node, _word(report.get("status")) if report else "", going)
             found.append(node)
         return found
 
-    def _runs(self, place: str, planned: list[str], tries: list[Try], going: bool) -> list[Node]:
-        names = [*planned, *sorted({t.step.orchestrator for t in tries} - set(planned))]
+    def _runs(self, place: str, planned: list[str], rows: list[Row], going: bool) -> list[Node]:
+        by_run = _grouped(rows, lambda row: row.step.orchestrator)
+        names = [*planned, *sorted(set(by_run) - set(planned))]
         found: list[Node] = []
         for name in names:
             manifest = read(self.session / place / name / "manifest.json")
             node = Node("run", name)
-            own = [t for t in tries if t.step.orchestrator == name]
-            node.nodes = _stages(manifest, own)
+            node.nodes = _stages(manifest, by_run.get(name, []))
             slug = ".".join(p for p in (*Path(place).parts[1:], name) if p != ".")
             for stage in node.nodes:
                 stage.turn = "cycle" if name == "sentinel" else "round"
@@ -184,42 +184,49 @@ class Reader:
             found.append(node)
         return found
 
-    def _loose(self, plan: Json, tries: list[Try], going: bool) -> list[Node]:
+    def _loose(self, rows: list[Row], going: bool) -> list[Node]:
         """What is in no phase: an orchestrator or an executor run alone, or what a campaign asked for itself."""
-        own = [t for t in tries if not t.step.phase]
-        runs = self._runs(".", [], [t for t in own if t.step.orchestrator], going)
-        alone = [t for t in own if not t.step.orchestrator]
-        return runs + _stages({}, alone)
+        own = [row for row in rows if not row.step.phase]
+        runs = self._runs(".", [], [row for row in own if row.step.orchestrator], going)
+        return runs + _stages({}, [row for row in own if not row.step.orchestrator])
 
 
-def _stages(manifest: Json, tries: list[Try]) -> list[Node]:
-    entries = {str(e.get("name")): e for e in objs(manifest.get("stages"))}
-    folders = {t.step.stage: t.step.stage.partition("-")[2] or t.step.stage for t in tries}
-    order = [*entries, *(name for _, name in sorted(folders.items()) if name not in entries)]
-    found: list[Node] = []
-    for name in dict.fromkeys(order):
-        entry: Json = entries.get(name, {})
-        own = [t for t in tries if folders[t.step.stage] == name]
-        node = Node("stage", name, note=str(entry.get("error") or entry.get("note") or ""))
-        keys = dict.fromkeys(t.step.item for t in own if t.step.item)
-        items = {str(i.get("name")): i for i in objs(entry.get("items"))}
-        for key in (*keys, *(k for k in items if files.safe_name(k) not in keys)):
-            item = next((i for k, i in items.items() if files.safe_name(k) == key), items.get(key, {}))
-            child = Node("item", str(item.get("name") or key), note=str(item.get("error") or item.get("note") or ""))
-            child.tries = [t for t in own if t.step.item == key]
-            child.status = _stage_status(child, item)
-            node.nodes.append(child)
-        node.tries = [t for t in own if not t.step.item]
-        node.note = node.note or (str(node.tries[-1].error.get("message", "")) if node.tries else "")
-        node.status = _stage_status(node, entry)
-        if node.nodes and node.status == PENDING:
-            node.status = _sum(node, "", False)
-        found.append(node)
+def _grouped(rows: list[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
     return found
 
 
+def _stages(manifest: Json, rows: list[Row]) -> list[Node]:
+    entries = {str(e.get("name")): e for e in objs(manifest.get("stages"))}
+    by_folder = _grouped(rows, lambda row: row.step.stage)
+    by_stage: dict[str, list[Row]] = {}
+    for folder in sorted(by_folder):
+        by_stage.setdefault(folder.partition("-")[2] or folder, []).extend(by_folder[folder])
+    return [_stage(name, entries.get(name, {}), by_stage.get(name, [])) for name in dict.fromkeys((*entries, *by_stage))]
+
+
+def _stage(name: str, entry: Json, rows: list[Row]) -> Node:
+    node = Node("stage", name, note=str(entry.get("error") or entry.get("note") or ""))
+    by_item = _grouped(rows, lambda row: row.step.item)
+    node.rows = by_item.pop("", [])
+    items = {files.safe_name(str(i.get("name"))): i for i in objs(entry.get("items"))}
+    for key in dict.fromkeys((*by_item, *items)):
+        item = items.get(key, {})
+        child = Node("item", str(item.get("name") or key), note=str(item.get("error") or item.get("note") or ""))
+        child.rows = by_item.get(key, [])
+        child.status = _stage_status(child, item)
+        node.nodes.append(child)
+    node.note = node.note or (str(node.rows[-1].error.get("message", "")) if node.rows else "")
+    node.status = _stage_status(node, entry)
+    if node.nodes and node.status == PENDING:
+        node.status = _sum(node, "", False)
+    return node
+
+
 def _stage_status(node: Node, entry: Json) -> str:
-    last = node.tries[-1] if node.tries else None
+    last = node.rows[-1] if node.rows else None
     if last and last.status in (RUNNING, PARKED):
         return last.status
     told = _word(entry.get("status"))
@@ -252,7 +259,7 @@ def _root_status(root: Node, manifest: Json, going: bool) -> str:
 
 
 def _any(node: Node, status: str) -> bool:
-    return any(t.status == status for t in node.every_try())
+    return any(t.status == status for t in node.every_row())
 
 
 def _word(status: object) -> str:
@@ -260,32 +267,26 @@ def _word(status: object) -> str:
     return WORD.get(text, text)
 
 
-def _ended(step: Step, place: str, number: int, known: Json, parked: list[tuple[float, float | None]]) -> Try:
-    ended = when(known.get("finished_at"))
-    seconds = figure(known.get("duration_seconds"))
-    code = known.get("exit_code")
-    status = _word(known.get("status") or (STATUS.get(code, "failure") if isinstance(code, int) else "failure"))
-    usage = {model: obj(used) for model, used in obj(known.get("usage")).items()}
-    tokens = sum(int(figure(used.get(name))) for used in usage.values() for name in TOKENS)
-    return Try(
+def _ended(step: Step, place: str, number: int, known: Outcome) -> Row:
+    ended = when(known.finished_at)
+    return Row(
         step,
         place,
         number,
-        status,
-        str(known.get("kind") or ""),
-        str(known.get("agent") or known.get("tool") or ""),
-        str(known.get("model") or ""),
-        str(known.get("note") or ""),
-        obj(known.get("error")),
-        ended - seconds if ended else None,
+        _word(STATUS[known.exit_code]),
+        known.kind,
+        known.agent or known.tool,
+        known.model,
+        known.note,
+        known.error or {},
+        ended - known.duration_seconds if ended else None,
         ended,
-        figure(known.get("cost_usd")),
-        str(known.get("cost_source") or ""),
-        tokens,
-        int(figure(known.get("turns"))),
-        usage,
-        objs(known.get("denials")),
-        parked=parked,
+        known.cost_usd or 0.0,
+        known.cost_source,
+        known.tokens,
+        known.turns,
+        known.usage,
+        list(known.denials),
     )
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import Json
-from lib.disk import files
+from lib.disk import files, records
 from lib.session import ledger, signals
-from lib.session.folder import every_attempt
+from lib.session.attempts import OUTCOME, Attempt, every_attempt
+from lib.session.outcome import Outcome
 from lib.view import reader
 
 Rows = list[list[str]]
+Ended = list[tuple[Attempt, Outcome]]
+ByStage = dict[tuple[Path, str], list[Outcome]]  # by the orchestrator's folder and the stage's name
 
 
 def write(session: Path) -> Path:
@@ -24,29 +27,31 @@ def text(session: Path) -> str:
     manifest = _read(session / "manifest.json")
     phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
     reports = [_read(folder / "report.json") for folder in phases]
-    ended = [folder for _, folder in every_attempt(session) if (folder / "outcome.json").exists()]
-    outcomes = [_sound(_read(folder / "outcome.json")) | {"at": str(folder.relative_to(session))} for folder in ended]
-    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(session, manifest, reports, outcomes), ""]
+    ended = [(a, outcome) for a in every_attempt(session) if (outcome := records.look(a.folder / OUTCOME, Outcome))]
+    by_stage: ByStage = {}
+    for attempt, outcome in ended:
+        by_stage.setdefault((attempt.step.home, attempt.step.stage.partition("-")[2]), []).append(outcome)
+    lines = [f"# {manifest.get('campaign') or session.name}", "", _headline(session, manifest, reports, ended), ""]
     lines += _asked(session)
     lines += _goal(manifest)
     error = manifest.get("error") or next((r["error"] for r in reports if r.get("error")), None)
     if error:
-        lines += ["## Look at this first", "", *_first_look(session, error, outcomes), ""]
+        lines += ["## Look at this first", "", *_first_look(session, error, ended), ""]
     warnings = manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])]
     warnings = warnings or [w for p in sorted(session.glob("*/manifest.json")) for w in _read(p).get("warnings", [])]
     lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
     lines += ["## What happened", ""]
     for folder, report in zip(phases, reports, strict=True):
-        lines += _phase(session, folder, report, outcomes)
-    lines += _runs(session, session, outcomes)  # of an orchestrator that was run alone
+        lines += _phase(session, folder, report, by_stage)
+    lines += _runs(session, session, by_stage)  # of an orchestrator that was run alone
     failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
     lines += ["## Signals of failure", "", *failed, ""] if failed and (error or not phases) else []
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headline(session: Path, manifest: Json, reports: list[Json], outcomes: list[Json]) -> str:
+def _headline(session: Path, manifest: Json, reports: list[Json], ended: Ended) -> str:
     sums = ledger.Ledger(session, strict=False).figures()
-    replayed = any(o.get("cost_source") == "replayed" for o in outcomes)
+    replayed = any(outcome.cost_source == "replayed" for _, outcome in ended)
     status = manifest.get("status") or ", ".join(f"{r['name']} {r['status']}" for r in reports) or "not ended"
     grade = manifest.get("grade") or next((r["sentinel_grade"] for r in reports if r.get("sentinel_grade")), "")
     warned = len(manifest.get("warnings") or [w for r in reports for w in r.get("warnings", [])])
@@ -89,35 +94,36 @@ def _run(run: Json) -> str:
     )
 
 
-def _first_look(session: Path, error: Json, outcomes: list[Json]) -> list[str]:
+def _first_look(session: Path, error: Json, ended: Ended) -> list[str]:
     lines = [f"{error.get('code')}: {error.get('message')}", *(["", f"→ {error['hint']}"] if error.get("hint") else [])]
-    failed = sorted((o for o in outcomes if o.get("exit_code") not in (0, None)), key=lambda o: str(o.get("finished_at", "")))
+    failed = sorted(((a, o) for a, o in ended if o.exit_code), key=lambda pair: pair[1].finished_at)
     if failed:
-        at = failed[-1]["at"]
-        there = [name for name in ("output.md", "refinement.md", "outcome.json") if (session / at / name).exists()]
+        folder = failed[-1][0].folder
+        at = folder.relative_to(session)
+        there = [name for name in ("output.md", "refinement.md", OUTCOME) if (folder / name).exists()]
         lines += ["", f"The last attempt that failed is `{at}`; read {', '.join(f'`{name}`' for name in there)} there."]
     return lines
 
 
-def _phase(session: Path, folder: Path, report: Json, outcomes: list[Json]) -> list[str]:
+def _phase(session: Path, folder: Path, report: Json, by_stage: ByStage) -> list[str]:
     grade = report.get("sentinel_grade") or "not graded"
-    own = [o for o in outcomes if o["at"].startswith(f"{folder.relative_to(session)}/")]
-    spent = f"{sum(o.get('duration_seconds') or 0 for o in own):.1f} s, {sum(o.get('cost_usd') or 0 for o in own):.4f} USD"
+    own = [o for (home, _), outcomes in by_stage.items() if home.parent == folder.relative_to(session) for o in outcomes]
+    spent = f"{sum(o.duration_seconds for o in own):.1f} s, {sum(o.cost_usd or 0 for o in own):.4f} USD"
     lines = [f"### {report.get('name', folder.name)}: {report.get('status')}, {grade}", "", f"{len(own)} attempts, {spent}.", ""]
     lines += [f"Nothing was checked: {report['unverified']}", ""] if report.get("unverified") else []
     lines += [f"{report['error'].get('code')}: {report['error'].get('message')}", ""] if report.get("error") else []
     back = report.get("rolled_back")
     if back:
         lines += [f"The workspace was put back as it was; what failed is kept in git as `{back['ref']}`.", ""]
-    return lines + _runs(session, folder, outcomes) + _verification(folder / "sentinel")
+    return lines + _runs(session, folder, by_stage) + _verification(folder / "sentinel")
 
 
-def _runs(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
+def _runs(session: Path, folder: Path, by_stage: ByStage) -> list[str]:
     lines: list[str] = []
     for path in sorted(folder.glob("*/manifest.json")):
         stages: list[Json] = [s for s in _read(path).get("stages", []) if s["name"] != "checks" or path.parent.name != "sentinel"]
         if stages:
-            rows = [_stage(session, path.parent, stage, outcomes) for stage in stages]
+            rows = [_stage(path.parent.relative_to(session), stage, by_stage) for stage in stages]
             lines += [
                 f"**{path.parent.name}**",
                 "",
@@ -127,15 +133,10 @@ def _runs(session: Path, folder: Path, outcomes: list[Json]) -> list[str]:
     return lines
 
 
-def _stage(session: Path, home: Path, stage: Json, outcomes: list[Json]) -> list[str]:
-    prefix = f"{home.relative_to(session)}/stages/"
-    own = [
-        o
-        for o in outcomes
-        if o["at"].startswith(prefix) and o["at"][len(prefix) :].split("/")[0].split("-", 1)[1] == stage["name"]
-    ]
-    seconds = sum(o.get("duration_seconds") or 0 for o in own)
-    cost = sum(o.get("cost_usd") or 0 for o in own)
+def _stage(home: Path, stage: Json, by_stage: ByStage) -> list[str]:
+    own = by_stage.get((home, str(stage["name"])), [])
+    seconds = sum(o.duration_seconds for o in own)
+    cost = sum(o.cost_usd or 0 for o in own)
     result = stage["status"] + (f": {stage['error']}" if stage.get("error") else "")
     note = f" (round {stage['round']})" if stage.get("round", 0) > 1 else ""
     return [stage["name"], result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _artifacts(stage)]
@@ -177,12 +178,6 @@ def _link(path: str | None) -> str:
 def _table(heads: tuple[str, ...], rows: Rows) -> list[str]:
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return lines + ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
-
-
-def _sound(outcome: Json) -> Json:
-    """With figures where figures belong: somebody may have changed it since."""
-    sums = {name: reader.figure(outcome.get(name)) for name in ("cost_usd", "duration_seconds", "turns")}
-    return outcome | sums | {"error": reader.obj(outcome.get("error"))}
 
 
 def _read(path: Path) -> Json:

@@ -162,7 +162,7 @@ def _line(node: Node, depth: int, now: float, bar: int) -> Text:
         line.append(f"  {node.turn} {node.rounds}", style="yellow")
     if node.retries:
         line.append(f"  {node.retries} more {'try' if node.retries == 1 else 'tries'}", style="yellow")
-    last = node.tries[-1] if node.tries else None
+    last = node.rows[-1] if node.rows else None
     if last and last.status in (RUNNING, PARKED):
         line.append(f"  {last.agent} {last.doing}".rstrip(), style="cyan")
     elif node.note and node.status not in ("success", PENDING):

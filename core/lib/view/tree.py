@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import Json
-from lib.session.folder import Step
+from lib.session.step import Step
 
 RUNNING, PARKED, PENDING, CUT_SHORT = "running", "parked", "pending", "cut short"
 GOOD = ("success", "complete")
-TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")  # of a model's usage
 
 
 @dataclass
-class Try:
-    """One attempt at a step."""
+class Row:
+    """One attempt, as views show it."""
 
     step: Step
     folder: str  # seen from the session
@@ -50,48 +49,48 @@ class Node:
     note: str = ""
     grade: str = ""
     nodes: list[Node] = field(default_factory=list["Node"])
-    tries: list[Try] = field(default_factory=list[Try])
+    rows: list[Row] = field(default_factory=list[Row])
     after: tuple[str, ...] = ()
     wanted: int = 0  # of a fan-out: how many items there are, those not begun included
     turn: str = "round"  # what one more time through it is called
 
-    def every_try(self) -> Iterator[Try]:
-        yield from self.tries
+    def every_row(self) -> Iterator[Row]:
+        yield from self.rows
         for node in self.nodes:
-            yield from node.every_try()
+            yield from node.every_row()
 
     @property
     def usd(self) -> float:
-        return sum(t.usd for t in self.every_try())
+        return sum(t.usd for t in self.every_row())
 
     @property
     def tokens(self) -> int:
-        return sum(t.tokens for t in self.every_try())
+        return sum(t.tokens for t in self.every_row())
 
     @property
     def started(self) -> float | None:
-        return min((t.started for t in self.every_try() if t.started), default=None)
+        return min((t.started for t in self.every_row() if t.started), default=None)
 
     @property
     def ended(self) -> float | None:
-        tries = list(self.every_try())
-        return max((t.ended for t in tries if t.ended), default=None) if all(t.ended for t in tries) else None
+        rows = list(self.every_row())
+        return max((t.ended for t in rows if t.ended), default=None) if all(t.ended for t in rows) else None
 
     def seconds(self, now: float) -> float:
         """How long it was worked on; what ran at the same time counts once, and what lay between two runs not at all."""
         total, until = 0.0, 0.0
-        for begun, ended in sorted((t.started, t.ended or now) for t in self.every_try() if t.started):
+        for begun, ended in sorted((t.started, t.ended or now) for t in self.every_row() if t.started):
             total += max(ended - max(begun, until), 0.0)
             until = max(until, ended)
         return total
 
     @property
     def retries(self) -> int:
-        return sum(t.kind in ("retry", "rerun", "heal", "repair") for t in self.tries)
+        return sum(t.kind in ("retry", "rerun", "heal", "repair") for t in self.rows)
 
     @property
     def rounds(self) -> int:
-        return max((t.step.round for t in self.tries), default=0)
+        return max((t.step.round for t in self.rows), default=0)
 
 
 @dataclass
@@ -119,7 +118,7 @@ class Scene:
 
     @property
     def replayed(self) -> bool:
-        return self.driver == "replay" or any(t.cost_source == "replayed" for t in self.root.every_try())
+        return self.driver == "replay" or any(t.cost_source == "replayed" for t in self.root.every_row())
 
 
 def leaves(node: Node) -> Iterator[Node]:

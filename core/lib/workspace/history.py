@@ -10,20 +10,23 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
-from lib.contract import Json
-from lib.disk import files, globs
-from lib.session.folder import MERGED, NUMBERS, every_attempt
+from lib.disk import files, globs, records
+from lib.disk.clock import when
+from lib.session.attempts import OUTCOME, Attempt, every_attempt, merge_of
+from lib.session.folder import NUMBERS
+from lib.session.outcome import Begun, Left, Outcome, link_of
+from lib.session.step import Step
 from lib.workspace import snapshot
 
+Record = TypeVar("Record")
 BEGUN = "begun.json"  # in an attempt's folder: its number, what it may write, and by its time of change its last sign of life
 INTERRUPTED = "interrupted.json"  # what an attempt that was asked to stop had changed by then
 BEAT_SECONDS = 0.5
 LATE_SECONDS = 1.0  # a sign of life may be so old when its attempt is killed
 EVERYTHING = ("**",)
-_LINK = "link:"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class History:
     _version: int = -1
     _writes: dict[str, list[Write]] = field(default_factory=dict[str, list[Write]])
     _cut_off: list[CutOff] = field(default_factory=list[CutOff])
-    _records: dict[str, Json] = field(default_factory=dict[str, Json])  # what is on disk once does not change
+    _records: dict[Path, Any] = field(default_factory=dict[Path, Any])  # what is on disk once does not change
     _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def writes(self, path: str) -> list[Write]:
@@ -87,77 +90,49 @@ class History:
                 self._read()
 
     def _read(self) -> None:
-        found: list[tuple[int, str, Json]] = []
+        found: list[tuple[int, str, dict[str, str]]] = []
         cut_off: list[CutOff] = []
-        merged: dict[Path, str] = {}
-        for step, folder in every_attempt(self.session):
-            ended = self._record(folder / "outcome.json") or self._record(folder / INTERRUPTED)
-            begun = self._record(folder / BEGUN)
-            merged[folder.parent / MERGED] = str(step)
-            if ended is not None and ended.get("artifacts") is not None:
-                if not ended.get("isolation"):  # what was done in a worktree counts when it is merged
-                    found.append((int(ended.get("number", 0)), str(step), ended))
-            elif begun is not None and not begun.get("isolation"):
-                since, until = _time(begun.get("at")), _until(folder / BEGUN, ended)
-                cut_off.append(CutOff(int(begun["number"]), str(step), tuple(begun["may_write"]), since, until))
-        for path, step in merged.items():
-            if path.exists():
-                record = files.read_json(path)  # a later merge of the same step replaces it
-                found.append((int(record["number"]), step, record))
+        steps: dict[Step, None] = {}
+        for attempt in every_attempt(self.session):
+            steps[attempt.step] = None
+            work = self._outcome(attempt) or self._once(attempt.folder / INTERRUPTED, Left)
+            begun = self._once(attempt.folder / BEGUN, Begun)
+            if work is not None and work.changes is not None:
+                if not work.isolation:  # what was done in a worktree counts when it is merged
+                    found.append((work.number, str(attempt.step), work.left))
+            elif begun is not None and not begun.isolation:
+                until = max(
+                    when(getattr(work, "finished_at", "")) or 0.0, (attempt.folder / BEGUN).stat().st_mtime + LATE_SECONDS
+                )
+                cut_off.append(CutOff(begun.number, str(attempt.step), begun.may_write, when(begun.at) or 0.0, until))
+        for step in steps:
+            merged = merge_of(self.session, step)  # a later merge of the same step replaces it
+            found += [(merged.number, str(step), merged.left)] if merged else []
         writes: dict[str, list[Write]] = {}
-        for number, step, record in sorted(found, key=lambda entry: entry[:2]):
-            for path, sha256 in left(record).items():
+        for number, step, left in sorted(found, key=lambda entry: entry[:2]):
+            for path, sha256 in left.items():
                 writes.setdefault(path, []).append(Write(number, step, sha256))
         self._writes, self._cut_off = writes, cut_off
 
-    def _record(self, path: Path) -> Json | None:
-        known = self._records.get(str(path))
-        if known is None and path.exists():
-            known = self._records[str(path)] = files.read_json(path)
+    def _outcome(self, attempt: Attempt) -> Outcome | None:
+        known = self._records.get(attempt.folder / OUTCOME)
+        if known is None and (known := attempt.outcome) is not None:
+            self._records[attempt.folder / OUTCOME] = known
         return known
 
-
-def left(record: Json) -> dict[str, str]:
-    """Of an outcome or a merge: each file of the workspace it made or changed, with the hash it left ("" where it is gone)."""
-    found: dict[str, str] = {}
-    for change in changes(record):
-        if change["root"] == "workspace" and change.get("kind", "file") != "folder":
-            link = change.get("kind") == "symlink"
-            found[change["path"]] = f"{_LINK}{change['target']}" if link else change.get("sha256", "")
-    listed: list[Json] = record.get("outputs") or []
-    for entry in listed:
-        if entry["in"] == "workspace":
-            found[entry["path"]] = entry["sha256"]
-    return found
-
-
-def made(outcome: Json) -> dict[str, str]:
-    """What is the work of a step: all that an agent changed, and what a tool declares. What else a tool touches (a log, a cache)
-    is known, but is not its product."""
-    return left(outcome if outcome.get("agent") else {**outcome, "artifacts": []})
+    def _once(self, path: Path, kind: type[Record]) -> Record | None:
+        known = self._records.get(path)
+        if known is None and path.exists():
+            known = self._records[path] = records.read(path, kind)
+        return known
 
 
 def stands_as(path: Path, sha256: str) -> bool:
     """Whether a file is the one that was left so."""
-    if sha256.startswith(_LINK):
-        return path.is_symlink() and snapshot.text_name(str(path.readlink())) == sha256.removeprefix(_LINK)
+    link = link_of(sha256)
+    if link is not None:
+        return path.is_symlink() and snapshot.text_name(str(path.readlink())) == link
     return files.fingerprint(path) == sha256
-
-
-def changes(record: Json) -> list[Json]:
-    return record.get("artifacts") or []
-
-
-def _until(begun: Path, ended: Json | None) -> float:
-    """When an attempt that did not say what it changed was last alive: by its parent's word, or by its own last sign."""
-    return max(_time((ended or {}).get("finished_at")), begun.stat().st_mtime + LATE_SECONDS)
-
-
-def _time(text: object) -> float:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return 0.0
 
 
 class Beat:

@@ -8,38 +8,18 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from lib.contract import Json
 from lib.disk import files
+from lib.session.outcome import FileChange
 
 # Made by running things rather than by doing the work; recording them would replay caches.
 IGNORED = {".git", "__pycache__", ".venv", "node_modules", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".coverage"}
 
 READ_AT_MOST = 256 * 1024 * 1024
 Signature = tuple[int, int, int, int, int]
-
-
-@dataclass(frozen=True)
-class Change:
-    root: str  # which of the watched folders
-    path: str
-    change: str  # created, changed or deleted
-    kind: str = "file"  # file, symlink or folder
-    mode: int = 0o644
-    size: int = 0
-    sha256: str = ""
-    target: str = ""  # of a symlink
-
-    def document(self) -> Json:
-        entry: Json = {"root": self.root, "path": text_name(self.path), "change": self.change}
-        if self.change != "deleted":
-            entry |= {"kind": self.kind, "mode": f"{self.mode:04o}", "size": self.size, "sha256": self.sha256}
-            if self.kind == "symlink":
-                entry["target"] = text_name(self.target)
-        return entry
 
 
 def state(root: Path, exclude: tuple[Path, ...] = ()) -> str:
@@ -71,7 +51,7 @@ def table(root: Path, exclude: tuple[Path, ...] = (), like: dict[str, str] | Non
         if not stat.S_ISDIR(signature[0]):
             seen = _seen("root", found.roots["root"], path, "") if by_content else None
             if seen:
-                listed[text_name(path)] = f"{seen.mode:04o} " + (f"link:{text_name(seen.target)}" if seen.target else seen.sha256)
+                listed[text_name(path)] = f"{seen.mode} {seen.left}"
             elif not by_content:
                 listed[text_name(path)] = f"~{files.digest(signature)[:16]} "
     return listed
@@ -132,18 +112,18 @@ class Snapshot:
                 entries[os.path.relpath(entry.path, root)] = signature
         return entries
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         """What is different now."""
         after = Snapshot(self.roots, tuple(Path(p) for p in self.exclude))
-        found: list[Change] = []
+        found: list[FileChange] = []
         for name, root in self.roots.items():
             old, new = self.entries[name], after.entries[name]
             for path in sorted(old.keys() | new.keys()):
                 if path not in new:
-                    found.append(Change(name, path, "deleted"))
+                    found.append(FileChange(name, text_name(path), "deleted"))
                 elif old.get(path) != new[path]:
                     change = _seen(name, root, path, "changed" if path in old else "created")
-                    found += [change] if change else [Change(name, path, "deleted")] if path in old else []
+                    found += [change] if change else [FileChange(name, text_name(path), "deleted")] if path in old else []
         return found
 
 
@@ -165,13 +145,13 @@ class Hidden:
                     found[str(path.relative_to(self.cwd))] = f"{path.readlink()}" if path.is_symlink() else files.sha256(path)
         return found
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         after = self._look()
         changed = [p for p in sorted(self.before.keys() | after.keys()) if self.before.get(p) != after.get(p)]
-        return [Change("hidden", p, "changed" if p in after else "deleted", sha256=after.get(p, "")) for p in changed]
+        return [FileChange("hidden", p, "changed" if p in after else "deleted", sha256=after.get(p, "")) for p in changed]
 
 
-def _seen(name: str, root: Path, path: str, change: str) -> Change | None:
+def _seen(name: str, root: Path, path: str, change: str) -> FileChange | None:
     """None where it is gone by the time we look."""
     try:
         return _describe(name, root, path, change)
@@ -179,14 +159,14 @@ def _seen(name: str, root: Path, path: str, change: str) -> Change | None:
         return None
 
 
-def _describe(name: str, root: Path, path: str, change: str) -> Change:
+def _describe(name: str, root: Path, path: str, change: str) -> FileChange:
     full = root / path
     info = full.lstat()
-    mode = stat.S_IMODE(info.st_mode)
+    seen = FileChange(name, text_name(path), change, mode=f"{stat.S_IMODE(info.st_mode):04o}")
     if stat.S_ISLNK(info.st_mode):
-        return Change(name, path, change, "symlink", mode, target=str(full.readlink()))
+        return replace(seen, kind="symlink", target=text_name(str(full.readlink())))
     if stat.S_ISDIR(info.st_mode):
-        return Change(name, path, change, "folder", mode)
+        return replace(seen, kind="folder")
     if not stat.S_ISREG(info.st_mode):
-        return Change(name, path, change, "special", mode)
-    return Change(name, path, change, "file", mode, info.st_size, files.sha256(full))
+        return replace(seen, kind="special")
+    return replace(seen, size=info.st_size, sha256=files.sha256(full))

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from lib.contract import StrataError
 from lib.disk import files
+from lib.session import attempts
 from lib.session import folder as session
-from lib.session.folder import Session, Step
+from lib.session.folder import Session
+from lib.session.step import Step
 from support import CORE
 
 
@@ -179,9 +181,9 @@ def test_what_an_agent_plants_is_no_attempt(tmp_path: Path) -> None:
     for folder in [real, *(home / name for home in homes for name in planted)]:
         files.write_json(folder / "outcome.json", {"exit_code": 0, "verdict": "done", "number": 7, "step": str(step)})
     (tmp_path / step.folder / "attempt-2").symlink_to(real / "out/attempt-9")
-    assert [(e.step, e.folder) for e in session.every_outcome(tmp_path)] == [(step, real)]
-    assert [e.folder for e in session.every_outcome(tmp_path, "phase-01-one")] == [real]
-    assert len(session.every_writer(tmp_path)) == 1
+    assert [(a.step, a.folder) for a, _ in attempts.every_outcome(tmp_path)] == [(step, real)]
+    assert [a.folder for a, _ in attempts.every_outcome(tmp_path, "phase-01-one")] == [real]
+    assert len(attempts.finished(tmp_path)) == 1
 
 
 def test_only_what_was_begun_by_us_is_swept(tmp_path: Path) -> None:
@@ -190,3 +192,12 @@ def test_only_what_was_begun_by_us_is_swept(tmp_path: Path) -> None:
         path.write_text("x")
     files.sweep(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == [".notes.tmp.md", ".x.tmp.1"]
+
+
+def test_a_session_of_another_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / session.NUMBERS).write_text("...")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(StrataError, match="another version of Strata") as refused:
+        session.open_session(str(tmp_path), None, "x", "")
+    assert refused.value.code == "OTHER_FORMAT"
+    assert sorted(p.name for p in tmp_path.iterdir()) == before

@@ -8,7 +8,8 @@ from typing import Any
 from lib.disk import files
 from lib.plan.orchestration import Worker
 from lib.plan.task import Task
-from lib.session.folder import Session, Step
+from lib.session.folder import Session
+from lib.session.step import Step
 from lib.stages.finished import Finished
 from lib.stages.order import Order
 
@@ -19,9 +20,8 @@ def ended(session: Session, step: Step, number: int, **fields: Any) -> None:
     outcome = {"exit_code": 0, "verdict": "done", "fingerprint": "same", "number": number, "outputs": []}
     if "made" in fields:  # what a tool declares: the rest of what it touches is not its product
         made = fields.pop("made")
-        fields["artifacts"] = [made]
-        fields["outputs"] = [{"in": "workspace", "output": "it", "path": made["path"], "sha256": made.get("sha256", "")}]
-    session.new_attempt(step).finish({"artifacts": []} | outcome | fields)
+        fields["outputs"] = [made | {"output": "it"}]
+    session.new_attempt(step).finish({"changes": []} | outcome | fields)
 
 
 def change(cwd: Path, name: str, text: str | None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def scene(tmp_path: Path) -> tuple[Session, Path]:
 def test_a_file_that_a_later_finished_step_changed_does_not_unfinish_the_earlier_one(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
     ended(session, FIRST, 1, made=change(cwd, "a.py", "one"))
-    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", "two")])
+    ended(session, SECOND, 2, changes=[change(cwd, "a.py", "two")])
     assert is_finished(session, cwd, FIRST)
     (cwd / "a.py").write_text("a person was here")
     assert not is_finished(session, cwd, FIRST)
@@ -53,7 +53,7 @@ def test_a_file_that_a_later_finished_step_changed_does_not_unfinish_the_earlier
 def test_the_latest_writer_counts_not_any_writer(tmp_path: Path) -> None:
     session, cwd = scene(tmp_path)
     ended(session, FIRST, 3, made=change(cwd, "a.py", "later"))
-    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", "earlier")])
+    ended(session, SECOND, 2, changes=[change(cwd, "a.py", "earlier")])
     assert not is_finished(session, cwd, FIRST), "the file is as an earlier writer left it"
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_a_later_step_deleted_may_be_gone(tmp_path: Path) -> None:
     (cwd / "a.py").unlink()
     assert not is_finished(session, cwd, FIRST)
     (cwd / "a.py").write_text("one")
-    ended(session, SECOND, 2, artifacts=[change(cwd, "a.py", None)])
+    ended(session, SECOND, 2, changes=[change(cwd, "a.py", None)])
     assert is_finished(session, cwd, FIRST)
 
 

@@ -10,19 +10,21 @@ from urllib.parse import urlsplit
 from lib.agent.drivers import Answer, Request
 from lib.agent.drivers.paths import Names
 from lib.contract import Json, StrataError
-from lib.disk import files
+from lib.disk import files, records
 from lib.disk.redact import redact
-from lib.workspace.snapshot import Change, real_name
+from lib.session.outcome import FileChange
+from lib.workspace.snapshot import real_name
 
 
-def keep(request: Request, answer: Answer, changes: list[Change], roots: dict[str, Path]) -> None:
+def keep(request: Request, answer: Answer, changes: list[FileChange], roots: dict[str, Path]) -> None:
     """Writes `meta.json` last: with it, the attempt can be replayed."""
     names = request.names
     for change in changes:
         if change.change != "deleted" and change.kind == "file":
-            source = roots[change.root] / change.path
-            target = request.attempt / "files" / change.root / change.path
-            files.write_atomic(target, _portable(source.read_bytes(), names), change.mode)
+            place = real_name(change.path)
+            target = request.attempt / "files" / change.root / place
+            data = _portable((roots[change.root] / place).read_bytes(), names)
+            files.write_atomic(target, data, int(change.mode, 8))
     for name in ("prompt.md", "system.md", "output.md", "transcript.jsonl"):
         path = request.attempt / name
         if path.exists():
@@ -31,7 +33,7 @@ def keep(request: Request, answer: Answer, changes: list[Change], roots: dict[st
     files.write_atomic(request.attempt / "meta.json", names.hide(json.dumps(meta, indent=2, ensure_ascii=False)) + "\n")
 
 
-def describe(request: Request, answer: Answer, changes: list[Change]) -> Json:
+def describe(request: Request, answer: Answer, changes: list[FileChange]) -> Json:
     """What is known of an agent session, for the attempt folder."""
     return {
         "version": 1,
@@ -63,22 +65,22 @@ def _portable(data: bytes, names: Names) -> bytes:
 def restore(request: Request, recorded: Path, meta: Json, roots: dict[str, Path]) -> None:
     """Applies the recorded changes again: first what was deleted, deepest first, for a file may stand where a folder was."""
     names = request.names
-    changes: list[Json] = meta.get("changes", [])
-    for change in sorted((c for c in changes if c["change"] == "deleted"), key=lambda c: -len(c["path"])):
-        _make_room(_place(roots[change["root"]], real_name(change["path"])), "nothing")
-    for change in [c for c in changes if c["change"] != "deleted" and c["kind"] != "special"]:
-        path = real_name(change["path"])
-        target = _place(roots[change["root"]], path)
-        mode = int(change["mode"], 8)
-        _make_room(target, change["kind"])
+    changes = records.of(meta["changes"], list[FileChange])
+    for change in sorted((c for c in changes if c.change == "deleted"), key=lambda c: -len(c.path)):
+        _make_room(_place(roots[change.root], real_name(change.path)), "nothing")
+    for change in [c for c in changes if c.change != "deleted" and c.kind != "special"]:
+        path = real_name(change.path)
+        target = _place(roots[change.root], path)
+        mode = int(change.mode, 8)
+        _make_room(target, change.kind)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if change["kind"] == "folder":
+        if change.kind == "folder":
             target.mkdir(exist_ok=True)
             target.chmod(mode)
-        elif change["kind"] == "symlink":
-            target.symlink_to(names.show(change["target"]))
+        elif change.kind == "symlink":
+            target.symlink_to(names.show(change.target))
         else:
-            data = (recorded / "files" / change["root"] / path).read_bytes()
+            data = (recorded / "files" / change.root / path).read_bytes()
             try:
                 data = names.show(data.decode("utf-8")).encode()
             except UnicodeDecodeError:

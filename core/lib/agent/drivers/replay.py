@@ -10,7 +10,8 @@ from lib.agent.drivers.record import restore
 from lib.contract import ExitCode, StrataError
 from lib.disk import files
 from lib.disk.redact import redact
-from lib.session.folder import Session, Step
+from lib.session.folder import Session
+from lib.session.step import Step
 
 
 def replay(request: Request, fixtures: Path, step: Step, ordinal: int, accept_drift: bool, roots: dict[str, Path]) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lib.view import terminal
 from lib.view.page.markup import anchor, e, heading, kind, short, soft, tag
 from lib.view.page.steps import filters, leaves
-from lib.view.tree import Node, Scene, Try
+from lib.view.tree import Node, Row, Scene
 
 WIDE, GAP_X, GAP_Y, ROW, HEAD, ROWS = 250, 60, 24, 19, 30, 10
 
@@ -67,12 +67,12 @@ def _rows(box: Node) -> list[tuple[str, str]]:
 
 def timeline(seen: Scene) -> list[str]:
     """Who ran when: a row for each step, a bar for each attempt, and what was spent parked."""
-    rows = [(names, node) for names, node in leaves(seen.root) if any(t.started for t in node.tries)]
+    rows = [(names, node) for names, node in leaves(seen.root) if any(t.started for t in node.rows)]
     if not rows:
         return [heading("timeline"), soft("Nothing has run yet.")]
-    begin = min(t.started for _, n in rows for t in n.tries if t.started)
-    end = max([seen.now if seen.alive else 0, *(t.ended or t.started or 0 for _, n in rows for t in n.tries)])
-    rows.sort(key=lambda row: min(t.started or end for t in row[1].tries))
+    begin = min(t.started for _, n in rows for t in n.rows if t.started)
+    end = max([seen.now if seen.alive else 0, *(t.ended or t.started or 0 for _, n in rows for t in n.rows)])
+    rows.sort(key=lambda row: min(t.started or end for t in row[1].rows))
     span = max(end - begin, 0.001)
     ticks = [tag("span", e(terminal.clock(span * n / 5))) for n in range(6)]
     order = tag("span", e(f"{len(rows)} steps, in the order they began"), cls="label")
@@ -83,17 +83,17 @@ def timeline(seen: Scene) -> list[str]:
 
 def _row(names: tuple[str, ...], node: Node, begin: float, end: float, span: float) -> str:
     path = "/".join(names)
-    first = min(t.started or end for t in node.tries)
+    first = min(t.started or end for t in node.rows)
     took = terminal.clock(node.seconds(end))
-    said = f"{path}: began after {terminal.clock(first - begin)}, took {took}, {node.status}, {len(node.tries)} attempts"
-    bars = "".join(_bars(one, begin, end, span) for one in node.tries)
+    said = f"{path}: began after {terminal.clock(first - begin)}, took {took}, {node.status}, {len(node.rows)} attempts"
+    bars = "".join(_bars(one, begin, end, span) for one in node.rows)
     fixed = {"viewBox": "0 0 1000 10", "preserveAspectRatio": "none"}
     label = tag("a", e(path), cls="label", href=f"#{anchor(*names)}", title=path)
     picture = tag("svg", bars, role="img", aria_label=said, **fixed)
     return tag("div", label, picture, tag("span", e(took), cls="took"), cls="row", **filters(names, node))
 
 
-def _bars(one: Try, begin: float, end: float, span: float) -> str:
+def _bars(one: Row, begin: float, end: float, span: float) -> str:
     start, stop = one.started or begin, one.ended or end
     words = f"{one.kind or 'attempt'} {one.number}: {one.status}, {terminal.clock(stop - start)}"
     parts = [_bar(f"t-{kind(one.status)}", start - begin, stop - start, span, 0, words)]

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from lib.contract import Json
-from lib.view import reader, terminal, tree
+from lib.session.outcome import TOKENS
+from lib.view import reader, terminal
 from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
 from lib.view.page.steps import TEXT_LIMIT, leaves
 from lib.view.tree import Scene
@@ -16,7 +17,7 @@ PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
 
 def header(seen: Scene) -> list[str]:
     root = seen.root
-    attempts = list(root.every_try())
+    attempts = list(root.every_row())
     limit = seen.budget.get("usd")
     paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
     facts = [
@@ -64,7 +65,7 @@ def first(seen: Scene) -> list[str]:
         return []
     parts = [tag("b", e(error.get("code"))), " ", e(error.get("message"))]
     parts += [tag("p", "→ ", tag("code", e(error["hint"])))] if error.get("hint") else []
-    failed = [t for t in seen.root.every_try() if t.error and t.ended]
+    failed = [t for t in seen.root.every_row() if t.error and t.ended]
     last = max(failed, key=lambda t: t.ended or 0, default=None)
     if last:
         link = tag("a", e(last.folder), href=f"#{anchor(last.folder)}")
@@ -100,7 +101,7 @@ def cost(seen: Scene) -> list[str]:
     models: dict[str, list[float]] = {}
     for names, node in leaves(seen.root):
         place = "/".join(names[:-1] if node.kind == "item" else names)
-        for one in node.tries:
+        for one in node.rows:
             if one.turns or one.usd:
                 _add(stages, place, one.usd, one.tokens)
             for model, used in one.usage.items():
@@ -108,7 +109,7 @@ def cost(seen: Scene) -> list[str]:
                     models,
                     model,
                     reader.figure(used.get("costUSD")),
-                    sum(int(reader.figure(used.get(k))) for k in tree.TOKENS),
+                    sum(int(reader.figure(used.get(k))) for k in TOKENS),
                 )
     sums = seen.spent
     total = [
@@ -176,7 +177,7 @@ def decisions(seen: Scene) -> list[str]:
     for where in ("escalations", "refinements", "resolutions"):
         for path in sorted((session / where).glob("*.md")):
             parts.append(folded(path.relative_to(session).as_posix(), cut(read(path), TEXT_LIMIT)))
-    for one in seen.root.every_try():
+    for one in seen.root.every_row():
         for denial in one.denials:
             what = json.dumps(denial.get("tool_input") or denial.get("reason") or "", ensure_ascii=False)
             who = tag("a", e(one.agent), href=f"#{anchor(one.folder)}")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from lib.contract import Json
 from lib.view import terminal
 from lib.view.page.markup import anchor, badge, cut, e, grade, heading, kind, read, short, tag
-from lib.view.tree import Node, Scene, Try
+from lib.view.tree import Node, Row, Scene
 
 TEXT_LIMIT = 20_000  # characters of one prompt or answer
 CALL_LIMIT = 2_000
@@ -24,16 +24,16 @@ def leaves(node: Node, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
     """Every step, with the names on the way to it."""
     for child in node.nodes:
         here = (*names, child.name)
-        if child.tries or not child.nodes:
+        if child.rows or not child.nodes:
             yield here, child
         yield from leaves(child, here)
 
 
 def filters(names: tuple[str, ...], node: Node) -> dict[str, Any]:
     """What the filter of the page looks at."""
-    words = " ".join([*names, node.status, *(f"{t.agent} {t.model} {t.kind}" for t in node.tries)]).lower()
-    bad = any(kind(s) in ("bad", "open") for s in (node.status, *(t.status for t in node.tries)))
-    bad = bad or node.retries or any(t.denials for t in node.tries)
+    words = " ".join([*names, node.status, *(f"{t.agent} {t.model} {t.kind}" for t in node.rows)]).lower()
+    bad = any(kind(s) in ("bad", "open") for s in (node.status, *(t.status for t in node.rows)))
+    bad = bad or node.retries or any(t.denials for t in node.rows)
     return {"data_leaf": words, "data_bad": int(bool(bad))}
 
 
@@ -50,18 +50,18 @@ def _node(node: Node, above: tuple[str, ...], few: bool, now: float) -> str:
     head.append(tag("span", e(", ".join(s for s in sums if s)), cls="meta"))
     if node.note:
         head.append(tag("span", e(short(node.note, 400)), cls="why" if kind(node.status) == "bad" else "note"))
-    step = filters(names, node) if node.tries or not node.nodes else {}
+    step = filters(names, node) if node.rows or not node.nodes else {}
     mine = "step" if step else ""
-    if not node.nodes and not node.tries:
+    if not node.nodes and not node.rows:
         return tag("div", *head, cls=f"leaf {mine}", id=anchor(*names), **step)
     unfolded = bool(node.nodes) and (few or (kind(node.status) in ("bad", "run") and node.kind in ("phase", "run")))
-    below = [*(_attempt(one) for one in node.tries), *(_node(child, names, few, now) for child in node.nodes)]
+    below = [*(_attempt(one) for one in node.rows), *(_node(child, names, few, now) for child in node.nodes)]
     group = "group" if node.nodes else ""
     classes = f"{node.kind} {group} {mine}"
     return tag("details", tag("summary", *head), *below, cls=classes, id=anchor(*names), open=unfolded, **step)
 
 
-def _attempt(one: Try) -> str:
+def _attempt(one: Row) -> str:
     turn = f"round {one.step.round}, " if one.step.round else ""
     again = f" ({one.kind})" if one.kind not in ("", "first") else ""
     took = terminal.clock(one.ended - one.started) if one.started and one.ended else ""
@@ -77,7 +77,7 @@ def _attempt(one: Try) -> str:
 
 def details(seen: Scene) -> Iterator[tuple[str, Json]]:
     """What is shown of an attempt when it is opened."""
-    tries = list(seen.root.every_try())
+    tries = list(seen.root.every_row())
     limit = min(TEXT_LIMIT, max(WHOLE_LIMIT // max(len(tries), 1) // 4, 500))
     for one in tries:
         folder = seen.session / one.folder

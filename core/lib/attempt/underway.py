@@ -1,74 +1,62 @@
-"""One try at a task, from its folder to its outcome: what it came to, what was published, and what was taken back."""
+"""One attempt, from its folder to its outcome: what stood there before, what was published, and what was taken back."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lib.agent.drivers.paths import Names
 from lib.attempt.verdicts import Verdict
-from lib.contract import STATUS, ExitCode, Interrupted, Json, StrataError
-from lib.disk import files
+from lib.contract import ExitCode, Interrupted, Json, StrataError
+from lib.disk import files, records
+from lib.disk.clock import now
 from lib.plan import agents
 from lib.plan.agents import Agent
 from lib.plan.task import Output, Task
 from lib.process import keeper
 from lib.session import events
+from lib.session.attempts import Attempt
 from lib.session.events import Timer
-from lib.session.folder import Attempt, Step, now
+from lib.session.outcome import Begun, FileChange, Left, Outcome
+from lib.session.step import Step
 from lib.tool.call import Call
 from lib.workspace import history
 from lib.workspace.protected import Judge, literal
-from lib.workspace.snapshot import Change, Snapshot
+from lib.workspace.snapshot import Snapshot
 
-
-@dataclass(frozen=True)
-class Work:
-    """What an attempt came to."""
-
-    verdict: Verdict
-    exit_code: ExitCode
-    error: Json | None = None
-    verified: list[Json] = field(default_factory=list[Json])
-    wrong: list[str] = field(default_factory=list[str])
-    said: Json = field(default_factory=dict[str, Any])  # the document of spawn, or of the function that did it
-
-    @property
-    def code(self) -> str:
-        return (self.error or {}).get("code", "")
-
-
-def conclude(verdict: Verdict, verified: list[Json], wrong: list[str], said: Json) -> Work:
-    """Only work that says it is done and was found to be done is a success."""
-    if verdict.word == "failed":
-        error = {"code": "STAGE_FAILED", "message": verdict.note or "the work reported failure", "hint": "see output.md"}
-        return Work(verdict, ExitCode.FAILURE, error, verified, [error["message"], *wrong], said)
-    if wrong:
-        error = {"code": "NOT_VERIFIED", "message": "; ".join(wrong), "hint": "the attempt folder keeps what was written"}
-        return Work(Verdict("failed", wrong[0]), ExitCode.FAILURE, error, verified, wrong, said)
-    if verdict.word == "needs_revision":
-        error = {"code": "NEEDS_REVISION", "message": verdict.note or "a revision was asked for"}
-        return Work(verdict, ExitCode.NEEDS_REFINEMENT, error, verified, [], said)
-    return Work(verdict, ExitCode.SUCCESS, None, verified, [], said)
-
-
+Verified = dict[str, tuple[str, ...]]  # by output: what was verified of it
+NOTHING_SAID = Outcome(ExitCode.FAILURE)
 SHELF = "shelf.json"  # in an attempt's folder: where its outputs are while a sandboxed shell writes them
 HELD = "before.json"  # in an attempt's folder, once all that stood in the place of its outputs is kept
 
 
-# Of spawn's document, what an executor says in its own words.
-_OWN_WORDS = frozenset(
-    {
-        *("tool", "status", "exit_code", "error", "agent", "duration_seconds", "session_dir", "attempt_dir"),
-        *("verdict", "reason"),
-    }
-)
+def conclude(verdict: Verdict, verified: Verified, wrong: list[str], said: Outcome) -> Outcome:
+    """Only work that says it is done and was found to be done is a success. `said`: what is known of it besides."""
+    if verdict.word == "failed":
+        error = {"code": "STAGE_FAILED", "message": verdict.note or "the work reported failure", "hint": "see output.md"}
+        return failed(said, error, ExitCode.FAILURE, verdict.note, [error["message"], *wrong])
+    if wrong:
+        error = {"code": "NOT_VERIFIED", "message": "; ".join(wrong), "hint": "the attempt folder keeps what was written"}
+        return failed(said, error, ExitCode.FAILURE, wrong[0], wrong)
+    known = tuple(FileChange("", "", output=name, checks=checks) for name, checks in verified.items())
+    said = replace(said, verdict=verdict.word, note=verdict.note, outputs=known, error=None, wrong=())
+    if verdict.word == "needs_revision":
+        error = {"code": "NEEDS_REVISION", "message": verdict.note or "a revision was asked for"}
+        return replace(said, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)
+    return replace(said, exit_code=ExitCode.SUCCESS)
+
+
+def failed(said: Outcome, error: Json, code: ExitCode, note: str = "", wrong: list[str] | None = None) -> Outcome:
+    reasons = tuple(wrong or [str(error["message"])])
+    return replace(said, verdict="failed", exit_code=code, error=error, note=note or str(error["message"]), wrong=reasons)
 
 
 @dataclass(frozen=True)
-class Try:
+class Underway:
+    """An attempt that is being made: what stood there when it began, and how it ends."""
+
     call: Call
     task: Task
     step: Step
@@ -83,7 +71,7 @@ class Try:
     beat: history.Beat
 
     @staticmethod
-    def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None, goes_on: bool = False) -> Try:
+    def begin(call: Call, task: Task, step: Step, kind: str, agent: Agent | None = None, goes_on: bool = False) -> Underway:
         """`goes_on`: the attempt that was cut short is continued. What it had written stays, and what stood there before it is
         still what a failure puts back."""
         earlier = call.session.cut_short(step)
@@ -92,13 +80,12 @@ class Try:
         may_write = _may_write(call, task, agent)
         begun = attempt.folder / history.BEGUN
         number = call.session.next_number()
-        isolated = {"isolation": task.isolation} if task.isolation else {}
-        files.write_json(begun, {"number": number, "step": str(step), "may_write": may_write, **isolated, "at": now()})
+        files.write_json(begun, records.document(Begun(number, str(step), may_write, now(), task.isolation)))
         beat = history.Beat(begun)
         for one in earlier:
             bring_in(one)
         cut_short = next((a for a in earlier if (a.folder / HELD).exists()), None)
-        bribed = next((a for a in earlier if (a.folder / "judge" / "held.json").exists()), None)
+        touched = next((a for a in earlier if (a.folder / "judge" / "held.json").exists()), None)
         before: dict[str, Path | None] = {}
         for output in task.outputs:
             if output.place == "workspace":
@@ -120,70 +107,68 @@ class Try:
         if before:  # last: an attempt that was cut off before this has not touched anything
             files.write_json(attempt.folder / HELD, {name: copy is not None for name, copy in before.items()})
         if task.protect:
-            if bribed:
-                _judge(call, task, bribed).put_back()
-            _judge(call, task, attempt).hold()
+            if touched:
+                _protected(call, task, touched).put_back()
+            _protected(call, task, attempt).hold()
         workspace = Snapshot({"workspace": call.cwd}, exclude=(call.session.folder,)) if may_write else None
-        return Try(call, task, step, kind, name, definition, attempt, number, Timer(), before, workspace, beat)
+        return Underway(call, task, step, kind, name, definition, attempt, number, Timer(), before, workspace, beat)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """A try that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
+        """An attempt that breaks has ended too, and says so; one that was interrupted was cut short and says nothing."""
         self.beat.stop()
         if isinstance(error, Interrupted):
             self.take_back()
-            self.unbribed()
-            record: Json = {"step": str(self.step), "number": self.call.session.next_number(), "artifacts": self._changes()}
-            isolated = {"isolation": self.task.isolation} if self.task.isolation else {}
-            files.write_json(self.attempt.folder / history.INTERRUPTED, record | isolated | {"at": now()})
+            self.restore_protected()
+            number = self.call.session.next_number()
+            left = Left(number, str(self.step), self._changes(), now(), self.task.isolation)
+            files.write_json(self.attempt.folder / history.INTERRUPTED, left.document())
         elif isinstance(error, Exception):
             known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
-            self.end(Work(Verdict("failed", known.message), known.exit_code, known.document(), wrong=[known.message]))
+            self.end(failed(NOTHING_SAID, known.document(), known.exit_code))
 
-    def end(self, work: Work) -> Json:
+    def end(self, came_to: Outcome) -> Json:
         """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""
         call = self.call
         files.redact_below(self.attempt.out)  # an agent may have written down what it should not have seen
-        published: list[Json] = []
+        verified = {c.output: c.checks for c in came_to.outputs}
+        published: list[FileChange] = []
         for output in self.task.outputs:
             path = output.locate(self.attempt.out, call.cwd, self.task.target)
-            if work.verdict.word != "failed":
-                published += [self._publish(output, path)] if path.exists() else []
-        if work.verdict.word == "failed":
+            if came_to.good:
+                published += [self._publish(output, path, verified.get(output.name, ()))] if path.exists() else []
+        if not came_to.good:
             self.take_back()
         number = call.session.next_number()  # before the last look: what others with lower numbers did is seen by it
-        outcome: Json = {
-            "tool": call.tool.name,
-            "agent": self.agent,
-            "definition": self.definition,
-            "step": str(self.step),
-            "attempt": self.attempt.number,
-            "kind": self.kind,
-            "status": STATUS[work.exit_code],
-            "exit_code": int(work.exit_code),
-            "verdict": work.verdict.word,
-            "note": work.verdict.note,
-            "error": work.error,
-            "verified": [self._relative(v) for v in work.verified],
-            "outputs": published,
-            "fingerprint": self.task.fingerprint,
-            "made_of": self.task.made_of,
-            "consumed": self.task.consumed,
-            "told": self.task.told,
-            "begun": self.number,
-            **({"isolation": self.task.isolation} if self.task.isolation else {}),
-            "number": number,
-            "finished_at": now(),
-            "duration_seconds": round(self.timer.elapsed_seconds(), 3),
-            **{k: v for k, v in work.said.items() if k not in _OWN_WORDS},
-            "artifacts": [*self._elsewhere(work.said), *self._changes()],
-        }
+        declared = {(c.root, c.path) for c in published}
+        elsewhere = [c for c in came_to.changes or () if c.root != "workspace"]
+        changes = [c for c in (*elsewhere, *self._changes()) if (c.root, c.path) not in declared]
+        outcome = replace(
+            came_to,
+            tool=call.tool.name,
+            agent=self.agent,
+            definition=self.definition,
+            step=str(self.step),
+            attempt=self.attempt.number,
+            kind=self.kind,
+            outputs=tuple(published),
+            changes=tuple(changes),
+            fingerprint=self.task.fingerprint,
+            made_of=self.task.made_of,
+            consumed=self.task.consumed,
+            told=self.task.told,
+            isolation=self.task.isolation,
+            begun=self.number,
+            number=number,
+            finished_at=now(),
+            duration_seconds=round(self.timer.elapsed_seconds(), 3),
+        ).document()
         names = Names(call.session.folder, call.cwd, self.attempt.folder)
         self.attempt.finish(names.hide_in(outcome) if call.driver == "record" else outcome, self._hand_over)
-        outcome["outputs"] = [{**e, "path": str(self._root(e["in"]) / e["path"])} for e in published]
-        call.artifact = next((Path(e["path"]) for e in outcome["outputs"]), None)
+        outcome["outputs"] = [{**c.document(), "path": str(self._root(c.root) / c.path)} for c in published]
+        call.artifact = next((self._root(c.root) / c.path for c in published), None)
         return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(self.attempt.folder)}
 
     def _hand_over(self, sha256: str) -> None:
@@ -191,37 +176,33 @@ class Try:
         if keeper.leased:
             events.hand_over(self.attempt.folder.name, sha256)
 
-    def unbribed(self) -> list[str]:
-        """Puts back what judges this work, and says what had been done to it."""
-        return _judge(self.call, self.task, self.attempt).put_back() if self.task.protect else []
+    def restore_protected(self) -> list[str]:
+        """Puts back what judges this work, and returns what had been done to it."""
+        return _protected(self.call, self.task, self.attempt).put_back() if self.task.protect else []
 
-    def _changes(self) -> list[Json]:
+    def _changes(self) -> tuple[FileChange, ...]:
         """What is different in the workspace now. Caches and folders are not work, and what was put back is not changed."""
-        found: list[Change] = self.workspace.changes() if self.workspace else []
+        found = self.workspace.changes() if self.workspace else []
         stood = {self._place(o): self.before[o.name] for o in self.task.outputs if o.name in self.before}
         kept = {path: files.fingerprint(copy) for path, copy in stood.items() if copy}
         same = {path for path, sha256 in kept.items() if files.fingerprint(self.call.cwd / path) == sha256}
-        return [c.document() for c in found if c.kind != "folder" and c.path not in same]
+        return tuple(c for c in found if c.kind != "folder" and c.path not in same)
 
     def _place(self, output: Output) -> str:
         return str(output.locate(self.attempt.out, self.call.cwd, self.task.target).relative_to(self.call.cwd))
 
-    def _elsewhere(self, said: Json) -> list[Json]:
-        listed: list[Json] = said.get("artifacts") or []
-        return [c for c in listed if c["root"] != "workspace"]
-
     def _root(self, place: str) -> Path:
         return self.call.session.folder if place == "session" else self.call.cwd
 
-    def _relative(self, entry: Json) -> Json:
-        return {**entry, "path": self.call.session.relative(Path(entry["path"]))} if "path" in entry else entry
-
-    def _publish(self, output: Output, path: Path) -> Json:
+    def _publish(self, output: Output, path: Path, checks: tuple[str, ...]) -> FileChange:
         if output.place == "session":
             source, path = path, self.call.session.folder / self.step.artifacts / output.path
             files.copy_whole(source, path)
-        entry: Json = {"output": output.name, "in": output.place, "path": str(path.relative_to(self._root(output.place)))}
-        return entry | {"sha256": files.fingerprint(path), "size": path.stat().st_size}
+        change = "changed" if self.before.get(output.name) else "created"
+        kind = "folder" if path.is_dir() else "file"
+        place = str(path.relative_to(self._root(output.place)))
+        size = path.stat().st_size
+        return FileChange(output.place, place, change, kind, files.fingerprint(path), size, output=output.name, checks=checks)
 
     def untouched(self) -> frozenset[str]:
         """The outputs in the workspace that were there before, and that nobody has written since."""
@@ -262,7 +243,7 @@ def bring_in(attempt: Attempt) -> None:
         shutil.rmtree(shelf)
 
 
-def _judge(call: Call, task: Task, attempt: Attempt) -> Judge:
+def _protected(call: Call, task: Task, attempt: Attempt) -> Judge:
     return Judge(call.cwd, task.protect, attempt.folder / "judge", call.session.folder)
 
 
