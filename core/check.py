@@ -40,7 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    path = Path(call.options.checks) if call.options.checks else checks_file.DEFAULT_FILE
+    task = executor.read_task(call, Task(action="CHECK"))
+    path = Path(task.checks) if task.checks else checks_file.DEFAULT_FILE
     if len(set(call.options.names)) != len(call.options.names):
         usage("a check is named twice")
     chosen = checks_file.choose(checks_file.load(path), call.options.names, str(path))
@@ -62,7 +63,6 @@ def main(call: Call) -> Json:
             files.write_json(out.parent / JUDGED, after)
         return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
 
-    task = executor.read_task(call, Task(action="CHECK"))
     return executor.run_function(call, "check", task, judge, clock=False)  # every check has its own
 
 

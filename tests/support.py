@@ -204,7 +204,7 @@ def work(task, out, call):
         file.write(name + "\\n")
     word = lines[min(ran, len(lines) - 1)]
     for output in task.outputs:
-        told = [Path(p).read_text() for p in call.options.extra_context]
+        told = [Path(p).read_text() for p in task.context]
         (out / output.path).write_text(json.dumps({"name": name, "inputs": task.inputs, "told": told}))
     if word == "ok":
         return Verdict("done")

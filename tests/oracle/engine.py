@@ -26,6 +26,7 @@ from lib.process.tools import ToolResult
 from lib.session import events, ledger, signals
 from lib.session import folder as session
 from lib.session.folder import Session
+from lib.session.outcome import VERSION
 from lib.tool import edge
 from lib.tool.call import Call, Tool
 from lib.tool.depth import Depth
@@ -124,6 +125,7 @@ class Engine:
         with self._patched():
             try:
                 done = self._call(0, f"{name}.py", words)
+                assert "session_dir" in done.document, done.document
                 Session(Path(done.document["session_dir"]), None).say_ended()
                 return done
             except Killed:
@@ -158,6 +160,7 @@ class Engine:
         def open_session(call: Call, topic: str, label: str) -> Session:
             call._session = Session(Path(call.options.session_dir), None)
             call._session.folder.mkdir(parents=True, exist_ok=True)
+            (call._session.folder / session.FORMAT).write_text(f"{VERSION}\n")
             call.label = label
             signals.clear(call._session.folder, LAYER_NAMES[call.tool.layer], label)
             return call._session

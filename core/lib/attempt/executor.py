@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--input", metavar="NAME=VALUE", action="append", default=[], help="a named input: a path or a text (repeatable)")
     add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must be there afterwards")
     add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
-    add("--timeout", type=positive, metavar="SECONDS", default=600.0, help="of one attempt (default 600)")
+    add("--timeout", type=positive, metavar="SECONDS", help="of one attempt (default 600)")
     add("--stall-timeout", type=positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
     add("--max-turns", type=count, metavar="N")
     add("--max-budget-usd", type=positive, metavar="USD", help="of one attempt")
@@ -61,11 +61,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def read_task(call: Call, task: Task) -> Task:
     """The task from the command line, or, where an orchestrator sent one, its record with the command's words in it."""
     options = call.options
+    sent = Task.read(Path(options.task)) if options.task else Task()
+    given = {"timeout_seconds": options.timeout, "stall_timeout": options.stall_timeout, "max_turns": options.max_turns}
+    given |= {"max_budget_usd": options.max_budget_usd, "self_heal": options.self_heal or None}
+    limits = replace(sent.limits, **{name: value for name, value in given.items() if value is not None})
+    sent = replace(
+        sent,
+        limits=limits,
+        context=(*sent.context, *options.extra_context),
+        reads=(*sent.reads, *options.read_dir),
+        checks=options.checks or sent.checks,
+    )
     if options.task:
-        sent = Task.read(files.read_json(Path(options.task)))
         return replace(sent, action=task.action or sent.action, target=task.target or sent.target, extra=task.extra or sent.extra)
-    outputs = [_read_output(text) for text in options.output]
-    return replace(task, inputs=task.inputs | _paths(keyword(options.input, "--input")), outputs=(*task.outputs, *outputs))
+    outputs = (*task.outputs, *(_read_output(text) for text in options.output))
+    inputs = task.inputs | _paths(keyword(options.input, "--input"))
+    return replace(sent, action=task.action, target=task.target, extra=task.extra, inputs=inputs, outputs=outputs)
 
 
 def _paths(inputs: dict[str, str]) -> dict[str, str]:
@@ -87,9 +98,9 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     call.depth.require(1)
     step = _step(call, agent.name)
     call.open_session(f"{agent.name}-{task.target}" if task.target else agent.name, step.slug)
-    chosen = _definition_checks(call, agent)
+    chosen = _definition_checks(agent, task)
     context: list[Path] = []
-    reads: list[Path] = [Path(p) for p in call.options.read_dir]
+    reads = [Path(p) for p in task.reads]
     tries = 0
     session = ""  # the agent session to go on with: an interrupted one, or where a heal is cheaper that way
     cut_short = healing.interrupted(call, step, task)
@@ -105,9 +116,9 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
                 reply = _ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
             work = _judge(this, agent, chosen, reply)
             tries += 1
-            heal = healing.can_heal(call, work, tries)
+            heal = healing.can_heal(call, task, work, tries)
             repair = bool(agent.structured) and work.code in healing.REPAIRABLE
-            if not heal and not repair and healing.must_ask_parent(call, work):
+            if not heal and not repair and healing.must_ask_parent(task, work):
                 work = healing.ask_parent(this, work, tries)
             document = this.end(work)
         if repair and (repaired := _repair(this, agent, chosen, work)):
@@ -125,7 +136,7 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     step = _step(call, name)
     call.open_session(name, step.slug)
     with Underway.begin(call, task, step, task.kind) as this:
-        with _clock(call.options.timeout) if clock else nullcontext():
+        with _clock(task.limits.timeout_seconds) if clock else nullcontext():
             answer = function(task, this.attempt.out)
         said = answer if isinstance(answer, dict) else {}
         verdict = verdicts.of(said) if isinstance(answer, dict) else answer
@@ -170,10 +181,10 @@ def _prepare(agent: Agent, task: Task) -> Task:
     return replace(task, outputs=tuple(declared.values()))
 
 
-def _definition_checks(call: Call, agent: Agent) -> list[checks_file.Check]:
+def _definition_checks(agent: Agent, task: Task) -> list[checks_file.Check]:
     if not agent.checks:
         return []
-    path = Path(call.options.checks) if call.options.checks else checks_file.DEFAULT_FILE
+    path = Path(task.checks) if task.checks else checks_file.DEFAULT_FILE
     return checks_file.choose(checks_file.load(path), list(agent.checks), str(path))
 
 
@@ -197,29 +208,29 @@ def _ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], h
     for folder in sorted({*_input_folders(task, call.cwd), *map(str, reads)}):
         flags += ["--read-dir", folder]
     flags += ["--disallowed-tools", ",".join(agent.disallowed)] if agent.disallowed else []
-    turns = options.max_turns or agent.max_turns
+    turns = task.limits.max_turns or agent.max_turns
     flags += ["--max-turns", str(turns)] if turns else []
-    flags += ["--max-budget-usd", str(options.max_budget_usd)] if options.max_budget_usd else []
+    flags += ["--max-budget-usd", str(task.limits.max_budget_usd)] if task.limits.max_budget_usd else []
     flags += ["--permission-mode", mode] if not options.permission_mode else []
     flags += ["--sandbox", agent.sandbox]
     for domain in agent.domains:
         flags += ["--domain", domain]
     for name in agent.env:
         flags += ["--env", name]
-    for path in (*options.extra_context, *context):
+    for path in (*task.context, *context):
         flags += ["--extra-context", str(path)]
     if heal:
         flags += ["--current-depth", str(call.depth.current + heal)]
     flags += ["--resume-id", session] if session and call.driver != "replay" else []
     # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
     folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
-    given = grant.Grant(agent.tools, mode, folders, options.max_budget_usd, options.inherit_settings)
+    given = grant.Grant(agent.tools, mode, folders, task.limits.max_budget_usd, options.inherit_settings)
     env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))
     for glob in (*task.scope, *agent.scope):
         flags += ["--open", glob]
     flags += ["--out-dir", str(out), "--write-dir", str(out)]
     try:
-        return _spawn(this, agent, prompt, flags, agent.tier, env)
+        return _spawn(this, agent, prompt, flags, task.limits.model or agent.tier, env)
     finally:
         if shelf:
             bring_in(this.attempt)
@@ -243,8 +254,9 @@ def _spawn(this: Underway, agent: Agent, prompt: str, flags: list[str], tier: st
     call = this.call
     flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
     flags += ["--attempt-dir", str(this.attempt.folder)]
-    flags += ["--timeout", str(call.options.timeout)]
-    flags += ["--stall-timeout", str(call.options.stall_timeout)] if call.options.stall_timeout else []
+    limits = this.task.limits
+    flags += ["--timeout", str(limits.timeout_seconds)]
+    flags += ["--stall-timeout", str(limits.stall_timeout)] if limits.stall_timeout else []
     flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
     if agent.structured:
         schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)

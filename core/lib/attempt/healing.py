@@ -23,9 +23,9 @@ CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that 
 REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
 
 
-def can_heal(call: Call, work: Outcome, tries: int) -> bool:
+def can_heal(call: Call, task: Task, work: Outcome, tries: int) -> bool:
     """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
-    if not call.options.self_heal or work.exit_code not in REPEATED:
+    if not task.limits.self_heal or work.exit_code not in REPEATED:
         return False
     if tries > SELF_HEAL_MAX or work.code in HOPELESS:
         return False
@@ -35,9 +35,9 @@ def can_heal(call: Call, work: Outcome, tries: int) -> bool:
     return True
 
 
-def must_ask_parent(call: Call, work: Outcome) -> bool:
+def must_ask_parent(task: Task, work: Outcome) -> bool:
     """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
-    return bool(call.options.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
+    return bool(task.limits.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
 
 
 def worth_continuing(work: Outcome) -> str:
@@ -55,7 +55,7 @@ def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
     if not last or call.driver != "live" or task.isolation:
         return None  # a worktree begins anew: what it had done there is not there any more
     asked = call.session.folder / step.folder / f"task-{last.number}.json"
-    same = asked.exists() and task.fingerprint and files.read_json(asked).get("fingerprint") == task.fingerprint
+    same = asked.exists() and task.fingerprint and Task.read(asked).fingerprint == task.fingerprint
     return last if same else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 from lib.attempt.healing import SELF_HEAL_MAX
 from lib.contract import Json, StrataError
@@ -112,27 +111,18 @@ def _rounds(orchestration: Orchestration, place: int) -> int:
 
 
 def _stage(stage: Stage, run: Run, known: dict[str, float], rounds: int) -> Json:
-    workers = list(stage.members.values()) or [stage.worker]
-    asks = [w for w in workers if w.asks_agents]
-    most = stage.foreach.max_items if stage.foreach else 1
-    items = _items(stage, run) if stage.foreach else 1
+    asks = [w for w in stage.workers if w.asks_agents]
+    items = stage.items_expected(run.params)
     tries = 1 + stage.retry_max + RERUNS
-    sessions = len(asks) * most * rounds * tries * (1 + SELF_HEAL_MAX if stage.self_heal else 1)
+    heals = 1 + SELF_HEAL_MAX if stage.limits.self_heal else 1
+    sessions = len(asks) * stage.items_at_most * rounds * tries * heals
     usual = [known.get(w.agent or stage.name) for w in asks]
     expected = sum(c for c in usual if c is not None) * items if None not in usual else None
     return {
         "name": stage.name,
-        "by": stage.worker.agent or stage.worker.tool or ", ".join(stage.members) or "a person",
+        "by": stage.by,
         "agent_sessions": len(asks) * items,
         "agent_sessions_at_most": sessions,
         "usd_expected": expected,
-        "usd_at_most": sessions * stage.max_budget_usd if stage.max_budget_usd else None,
+        "usd_at_most": sessions * stage.limits.max_budget_usd if stage.limits.max_budget_usd else None,
     }
-
-
-def _items(stage: Stage, run: Run) -> int:
-    """How many items, where the plan itself says; otherwise as many as there may be."""
-    assert stage.foreach
-    source = str(stage.foreach.items)
-    given: Any = run.params.get(source.removeprefix("param."))
-    return len(cast(list[Any], given)) if source.startswith("param.") and isinstance(given, list) else stage.foreach.max_items

@@ -182,7 +182,7 @@ def catalogue(chosen: str) -> Json:
             for p in orchestration.params.values()
         }
         outputs = {o.name: o.about for s in orchestration.stages for o in s.worker.outputs}
-        names = {w.agent for s in orchestration.stages for w in (s.worker, *s.members.values()) if w.agent}
+        names = {w.agent for s in orchestration.stages for w in s.workers if w.agent}
         known[path.stem] = {
             "about": data.get("description", ""),
             "params": params,

@@ -27,6 +27,7 @@ from lib.contract import (
 from lib.disk import files
 from lib.disk.clock import now
 from lib.plan import orchestrator_file, outputs
+from lib.plan.orchestration import Question
 from lib.plan.plan import Phase, Plan, Run
 from lib.process import fanout
 from lib.process.tools import ToolResult
@@ -304,7 +305,8 @@ class Coordinator:
         given: dict[str, str] = keyword(self.call.options.answer, "--answer")
         if not given:
             return []
-        asking = [s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages if s.ask]
+        stages = orchestrator_file.load(run.orchestrator, run.modifier).stages
+        asking = [s.name for s in stages if isinstance(s, Question)]
         named = {name: given.get(f"{run.name}.{name}", given.get(name)) for name in asking}
         return [f"{name}={text}" for name, text in named.items() if text is not None]
 

@@ -1,17 +1,41 @@
-"""What an orchestrator is: its stages, loops and parameters as records, and the references between them."""
+"""What an orchestrator is: its stages, loops and parameters as records, and the references between them.
+
+A stage is of one of four kinds: one step, a group of members, a fan-out over items, a question to a person. Each kind knows its
+own steps, the references it is made from, and what can be said of it before it runs; nobody else asks which kind it is.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
-from lib.plan.task import Output
+from lib.contract import Json, StrataError
+from lib.disk import files
+from lib.plan.task import NO_LIMITS, Limits, Output
 
-DEFAULT_TIMEOUT_SECONDS = 600.0
 DEFAULT_CAP = 4
 DEFAULT_MAX_ITEMS = 50
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an agent do the work
+
+# References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
+PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
+Resolve = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Reference:
+    head: str
+    rest: tuple[str, ...]
+    optional: bool
+
+    @staticmethod
+    def parse(text: str) -> Reference | None:
+        found = re.fullmatch(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)", text)
+        return Reference(found[2], tuple(found[3].split(".")[1:]), bool(found[1])) if found else None
 
 
 @dataclass(frozen=True)
@@ -34,6 +58,15 @@ class Worker:
     def asks_agents(self) -> bool:
         return bool(self.agent or self.agent_from or self.tool in ASKS_AGENTS)
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Every definition it may run."""
+        return tuple(name for name in (self.agent, *self.allow) if name)
+
+    @property
+    def references(self) -> list[str]:
+        return [*self.inputs.values(), *PLACEHOLDER.findall(" ".join((self.target, *self.args)))]
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -44,51 +77,226 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Foreach:
-    items: str
-    pointer: str = ""
-    key: str = ""
-    after: str = ""
-    max_items: int = DEFAULT_MAX_ITEMS
-    min_items: int = 1  # fewer are a failure: a fan-out over nothing has done nothing
+class Piece:
+    """One step of a stage: who does it, with which item, and behind which others."""
 
-
-@dataclass(frozen=True)
-class Ask:
-    question: str
-    show: tuple[str, ...] = ()
-    answer_schema: str = ""
+    key: str
+    worker: Worker
+    item: Any = None
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stage:
+    """A stage of one step. The other kinds are this, and what they know besides."""
+
+    kind: ClassVar[str] = "step"
+    fans_out: ClassVar[bool] = False  # it may have several steps, each with a key
+
     name: str
     folder: str  # nn-name
     worker: Worker = Worker()
-    members: dict[str, Worker] = field(default_factory=dict[str, Worker])
-    foreach: Foreach | None = None
-    ask: Ask | None = None
-    cap: int = DEFAULT_CAP
-    min_success: int | None = None
-    on_item_failure: str = "abort"
+    limits: Limits = NO_LIMITS
     on: dict[str, str] = field(default_factory=dict[str, str])
     retry_max: int = 1
     backoff_seconds: tuple[float, ...] = ()
     required: bool = True
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    stall_timeout: float | None = None  # seconds without a word from the agent
-    model: str = ""
-    self_heal: bool = False
-    max_turns: int | None = None
-    max_budget_usd: float | None = None
     in_loop: bool = False
     isolation: str = ""  # worktree
     depth: int = 0  # how many levels of agents it needs; 0: its definition says
     on_depth: str = "abort"  # where fewer are left: abort, escalate or compress
+    cap: int = 1  # how many of its steps run at the same time
+    min_success: int | None = None  # how many of its steps are enough; None: all
+    on_item_failure: str = "abort"  # of a fan-out also skip and ask
 
     @property
-    def fans_out(self) -> bool:
-        return bool(self.members) or self.foreach is not None
+    def workers(self) -> tuple[Worker, ...]:
+        return (self.worker,)
+
+    @property
+    def references(self) -> list[str]:
+        """Everything it is made from."""
+        return [text for worker in self.workers for text in worker.references]
+
+    @property
+    def outputs(self) -> dict[str, set[str]]:
+        """By member (`*`: all of them; nothing: a stage of one step) the names of the outputs that others may refer to."""
+        return {"": {o.name for o in self.worker.outputs}}
+
+    @property
+    def by(self) -> str:
+        """Who does it, in words."""
+        return self.worker.agent or self.worker.tool
+
+    @property
+    def goes_on_after_a_failure(self) -> bool:
+        """Whether its other steps are begun although one has failed."""
+        return False
+
+    def pieces(self, resolve: Resolve) -> list[Piece]:
+        """Its steps, with every reference in reach."""
+        return [Piece("", self.worker)]
+
+    def announced(self) -> list[tuple[str, Worker, int]]:
+        """What can be said of its steps before its items are known: key, worker, and how many there may be."""
+        return [("", self.worker, 1)]
+
+    def items_expected(self, params: Json) -> int:
+        """How many items a run with these parameters has, as far as they tell."""
+        return 1
+
+    @property
+    def items_at_most(self) -> int:
+        return 1
+
+    def order_of(self, known: Callable[[], list[Any]]) -> dict[str, list[str]]:
+        """Who of its steps waits for whom; `known`: the items as they were when they ran."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Group(Stage):
+    """Members that do different work at the same time."""
+
+    kind: ClassVar[str] = "group"
+    fans_out: ClassVar[bool] = True
+
+    members: dict[str, Worker] = field(default_factory=dict[str, Worker])
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        return tuple(self.members.values())
+
+    @property
+    def outputs(self) -> dict[str, set[str]]:
+        table = {name: {o.name for o in worker.outputs} for name, worker in self.members.items()}
+        return table | {"*": set[str]().union(*table.values())}
+
+    @property
+    def by(self) -> str:
+        return ", ".join(self.members)
+
+    @property
+    def goes_on_after_a_failure(self) -> bool:
+        return True
+
+    def pieces(self, resolve: Resolve) -> list[Piece]:
+        return [Piece(name, worker, after=worker.after) for name, worker in self.members.items()]
+
+    def announced(self) -> list[tuple[str, Worker, int]]:
+        return [(name, worker, 1) for name, worker in self.members.items()]
+
+    def order_of(self, known: Callable[[], list[Any]]) -> dict[str, list[str]]:
+        return {name: list(worker.after) for name, worker in self.members.items()}
+
+
+@dataclass(frozen=True)
+class FanOut(Stage):
+    """The same work for every item of a list that is known when the stage begins."""
+
+    kind: ClassVar[str] = "fan-out"
+    fans_out: ClassVar[bool] = True
+
+    items: str = ""
+    pointer: str = ""
+    key: str = ""
+    after: str = ""  # the field of an item that lists those it waits for
+    max_items: int = DEFAULT_MAX_ITEMS
+    min_items: int = 1  # fewer are a failure: a fan-out over nothing has done nothing
+
+    @property
+    def references(self) -> list[str]:
+        return [*super().references, self.items]
+
+    @property
+    def outputs(self) -> dict[str, set[str]]:
+        return {"*": {o.name for o in self.worker.outputs}}
+
+    @property
+    def goes_on_after_a_failure(self) -> bool:
+        return self.on_item_failure == "skip"
+
+    def pieces(self, resolve: Resolve) -> list[Piece]:
+        found = self._listed(resolve(self.items))
+        if len(found) < self.min_items:
+            message = f"{self.name}: {len(found)} items in {self.items}{self.pointer}, at least {self.min_items}"
+            raise StrataError("TOO_FEW_ITEMS", message, "foreach: {min_items: 0} where none is fine")
+        if len(found) > self.max_items:
+            raise StrataError("TOO_MANY_ITEMS", f"{self.name}: {len(found)} items, at most {self.max_items}", "raise max_items")
+        pieces: dict[str, Piece] = {}
+        for item in found:
+            key: Any = _field(item, self.key) if self.key else item
+            if not isinstance(key, str | int) or key == "":
+                raise StrataError("BAD_ITEMS", f"{self.name}: an item has no text under {self.key!r}: {str(item)[:100]}")
+            if str(key) in pieces:
+                raise StrataError("BAD_ITEMS", f"{self.name}: two items have the key {str(key)!r}", "keys must differ")
+            pieces[str(key)] = Piece(str(key), self.worker, item, tuple(self._waits(str(key), item)))
+        return list(pieces.values())
+
+    def _listed(self, value: Any) -> list[Any]:
+        if isinstance(value, str) and files.is_file(value):
+            try:
+                value = json.loads(Path(value).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise StrataError("BAD_ITEMS", f"{self.name}: {self.items} is not JSON: {error}") from None
+        for part in self.pointer.split("/")[1:]:
+            value = _field(value, part)
+        if value is None and self.items.startswith("optional "):
+            value = []
+        if not isinstance(value, list):
+            raise StrataError("BAD_ITEMS", f"{self.name}: {self.items}{self.pointer} is not a list", "check foreach.pointer")
+        return cast(list[Any], value)
+
+    def _waits(self, key: str, item: Any) -> list[str]:
+        value = _field(item, self.after) if self.after else None
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise StrataError("BAD_ITEMS", f"{self.name}: {key!r} has no list under {self.after!r}")
+        return [str(v) for v in cast(list[Any], value)]
+
+    def announced(self) -> list[tuple[str, Worker, int]]:
+        return [("*", self.worker, self.max_items)]
+
+    def items_expected(self, params: Json) -> int:
+        given: Any = params.get(self.items.removeprefix("param."))
+        known = self.items.startswith("param.") and isinstance(given, list)
+        return len(cast(list[Any], given)) if known else self.max_items
+
+    @property
+    def items_at_most(self) -> int:
+        return self.max_items
+
+    def order_of(self, known: Callable[[], list[Any]]) -> dict[str, list[str]]:
+        found = {str(_field(item, self.key)): self._waits("", item) for item in known()} if self.after else {}
+        return {key: [other for other in others if other in found] for key, others in found.items()}
+
+
+@dataclass(frozen=True)
+class Question(Stage):
+    """A person is asked."""
+
+    kind: ClassVar[str] = "question"
+
+    question: str = ""
+    show: tuple[str, ...] = ()
+    answer_schema: str = ""
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        return ()
+
+    @property
+    def references(self) -> list[str]:
+        return list(self.show)
+
+    @property
+    def outputs(self) -> dict[str, set[str]]:
+        return {"": {"answer"}}
+
+    @property
+    def by(self) -> str:
+        return "a person"
 
 
 @dataclass(frozen=True)
@@ -110,20 +318,15 @@ class Orchestration:
     def stage(self, name: str) -> Stage:
         return next(s for s in self.stages if s.name == name)
 
+    def behind(self, stage: Stage) -> tuple[Stage, ...]:
+        """This stage and all after it."""
+        return self.stages[self.stages.index(stage) :]
 
-# References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
+    @property
+    def outputs(self) -> set[str]:
+        """The names of what its stages of one step, and its questions, leave."""
+        return set[str]().union(*(s.outputs.get("", set()) for s in self.stages))
 
 
-PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
-
-
-@dataclass(frozen=True)
-class Reference:
-    head: str
-    rest: tuple[str, ...]
-    optional: bool
-
-    @staticmethod
-    def parse(text: str) -> Reference | None:
-        found = re.fullmatch(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)", text)
-        return Reference(found[2], tuple(found[3].split(".")[1:]), bool(found[1])) if found else None
+def _field(value: Any, name: str) -> Any:
+    return cast(dict[str, Any], value).get(name) if isinstance(value, dict) else None

@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.contract import Json, StrataError, nearest, usage
-from lib.disk import config, schemas
+from lib.disk import config, records, schemas
 from lib.disk.config import Document
 from lib.plan import agents
 from lib.plan.orchestration import (
     DEFAULT_CAP,
-    DEFAULT_MAX_ITEMS,
-    DEFAULT_TIMEOUT_SECONDS,
     PLACEHOLDER,
-    Ask,
-    Foreach,
+    FanOut,
+    Group,
     Loop,
     Orchestration,
     Param,
+    Question,
     Reference,
     Stage,
     Worker,
 )
-from lib.plan.task import Output
+from lib.plan.task import Limits, Output
 from lib.process import fanout, tools
 
 
@@ -55,10 +54,7 @@ class _Reader:
     def read(self, modifier: str) -> Orchestration:
         self._unique_names()
         loops = self._loops()
-        params = {
-            n: Param(n, s.get("about", ""), s.get("default"), s.get("type", "text"), s.get("optional", False))
-            for n, s in self.data.get("params", self._mentioned()).items()
-        }
+        params = {n: Param(**{"name": n, **s}) for n, s in self.data.get("params", self._mentioned()).items()}
         self._param_types(params)
         stages = [self._stage(index, spec, loops, params) for index, spec in enumerate(self.specs)]
         self._loops_used(loops)
@@ -119,7 +115,7 @@ class _Reader:
         for name, spec in self.data.get("loops", {}).items():
             if spec["to"] not in self.names:
                 raise self._error(["loops", name, "to"], f"there is no stage {spec['to']!r}", nearest(spec["to"], self.names))
-            loops[name] = Loop(name, spec["to"], spec["max"], spec.get("then", "fail"))
+            loops[name] = Loop(**{"name": name, **spec})
         return loops
 
     def _loops_used(self, loops: dict[str, Loop]) -> None:
@@ -179,49 +175,42 @@ class _Reader:
                 raise self._error([*at, "on", event], f"there is no loop {loop!r}", nearest(loop, list(loops)))
             if self.names.index(loops[loop].to) > index:
                 raise self._error([*at, "on", event], f"the loop {loop!r} goes forward to {loops[loop].to!r}", "a loop goes back")
-        members = {
-            name: self._worker([*at, "members", name], spec | m, params, spec, name)
-            for name, m in spec.get("members", {}).items()
-        }
-        worker = Worker() if "ask" in spec or members else self._worker(at, spec, params, spec, "")
-        self._member_graph(at, members)
-        each: Json | None = spec.get("foreach")
-        parallel: Json = spec.get("parallel", each or {})
-        stage = Stage(
-            name=spec["name"],
-            folder=f"{index + 1:02d}-{spec['name']}",
-            worker=worker,
-            members=members,
-            foreach=self._foreach([*at, "foreach"], each, params, index) if each else None,
-            ask=self._ask([*at, "ask"], spec["ask"], params, index) if "ask" in spec else None,
-            cap=parallel.get("cap", DEFAULT_CAP),
-            min_success=parallel.get("min_success"),
-            on_item_failure=spec.get("on_item_failure", "abort"),
-            on=spec.get("on", {}),
-            retry_max=spec.get("retry", {}).get(
-                "max", 0 if spec.get("tool") == "check.py" else 1
-            ),  # a check judges; it does not try
-            backoff_seconds=tuple(spec.get("retry", {}).get("backoff_seconds", ())),
-            required=spec.get("required", True),
-            timeout_seconds=spec.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS),
-            stall_timeout=spec.get("stall_timeout"),
-            isolation=spec.get("isolation", ""),
-            depth=spec.get("depth", 0),
-            on_depth=spec.get("on_depth", "abort"),
-            model=spec.get("model", ""),
-            self_heal=spec.get("self_heal", False),
-            max_turns=spec.get("max_turns"),
-            max_budget_usd=spec.get("max_budget_usd"),
-            in_loop=any(self._spans(loop, index) for loop in loops.values()),
-        )
-        if stage.model:
+        stage = self._kind(at, index, spec, params, self._common(index, spec, loops))
+        if stage.limits.model:
             try:
-                config.model_id(stage.model)
+                config.model_id(stage.limits.model)
             except StrataError as error:
                 raise self._error([*at, "model"], error.message, error.hint) from None
         self._one_writer(at, stage)
-        self._remember_outputs(stage)
+        self.fields[stage.name] = stage.outputs
         return stage
+
+    def _common(self, index: int, spec: Json, loops: dict[str, Loop]) -> Json:
+        """What every kind of stage has."""
+        retry: Json = spec.get("retry", {})
+        tries = 0 if spec.get("tool") == "check.py" else 1  # a check judges; it does not try
+        common: Json = {name: spec[name] for name in ("name", "on", "required", "isolation", "depth", "on_depth") if name in spec}
+        return common | {
+            "folder": f"{index + 1:02d}-{spec['name']}",
+            "limits": records.of({name: spec[name] for name in Limits.__dataclass_fields__ if name in spec}, Limits),
+            "retry_max": retry.get("max", tries),
+            "backoff_seconds": tuple(retry.get("backoff_seconds", ())),
+            "in_loop": any(self._spans(loop, index) for loop in loops.values()),
+        }
+
+    def _kind(self, at: list[Any], index: int, spec: Json, params: dict[str, Param], common: Json) -> Stage:
+        if "ask" in spec:
+            return self._question([*at, "ask"], spec["ask"], params, index, common)
+        if "members" in spec:
+            members = {n: self._worker([*at, "members", n], spec | m, params, spec, n) for n, m in spec["members"].items()}
+            self._member_graph(at, members)
+            parallel: Json = spec.get("parallel", {})
+            return Group(**common, members=members, cap=parallel.get("cap", DEFAULT_CAP), min_success=parallel.get("min_success"))
+        worker = self._worker(at, spec, params, spec, "")
+        if "foreach" in spec:
+            policy = spec.get("on_item_failure", "abort")
+            return self._fan_out([*at, "foreach"], spec["foreach"], params, index, common | {"on_item_failure": policy}, worker)
+        return Stage(**common, worker=worker)
 
     def _fitting_keys(self, at: list[Any], spec: Json) -> None:
         needs = {"parallel": "members", "on_item_failure": "foreach", "action": "agent", "args": "tool"}
@@ -334,7 +323,7 @@ class _Reader:
             except StrataError as error:
                 raise self._error([*at, "schema"], error.message, error.hint) from None
 
-    def _foreach(self, at: list[Any], spec: Json, params: dict[str, Param], index: int) -> Foreach:
+    def _fan_out(self, at: list[Any], spec: Json, params: dict[str, Param], index: int, common: Json, worker: Worker) -> FanOut:
         self._reference([*at, "items"], spec["items"], params, index, foreach=False)
         reference = Reference.parse(spec["items"])
         if reference and reference.head == "param" and params[reference.rest[0]].type == "text" and "params" in self.data:
@@ -342,32 +331,28 @@ class _Reader:
             raise self._error(
                 [*at, "items"], f"the parameter {name!r} is a text, not a list", f"params: {{{name}: {{type: list}}}}"
             )
-        most = spec.get("max_items", DEFAULT_MAX_ITEMS)
-        if spec.get("min_success", 0) > most:
+        known: Json = common | {"worker": worker, "cap": DEFAULT_CAP} | spec
+        stage = FanOut(**known)
+        most = stage.max_items
+        if (stage.min_success or 0) > most:
             raise self._error(
-                [*at, "min_success"], f"{spec['min_success']} of at most {most} items cannot succeed", f"at most {most}"
+                [*at, "min_success"], f"{stage.min_success} of at most {most} items cannot succeed", f"at most {most}"
             )
-        if spec.get("min_items", 1) > most:
-            raise self._error([*at, "min_items"], f"at least {spec['min_items']} of at most {most} items", f"at most {most}")
-        if spec.get("after") and not spec.get("key"):
+        if stage.min_items > most:
+            raise self._error([*at, "min_items"], f"at least {stage.min_items} of at most {most} items", f"at most {most}")
+        if stage.after and not stage.key:
             raise self._error(
                 [*at, "after"], "items that wait for each other need a key", "add key: the field that names an item"
             )
-        return Foreach(
-            spec["items"],
-            spec.get("pointer", ""),
-            spec.get("key", ""),
-            spec.get("after", ""),
-            spec.get("max_items", DEFAULT_MAX_ITEMS),
-            spec.get("min_items", 1),
-        )
+        return stage
 
-    def _ask(self, at: list[Any], spec: Json, params: dict[str, Param], index: int) -> Ask:
+    def _question(self, at: list[Any], spec: Json, params: dict[str, Param], index: int, common: Json) -> Question:
         for number, text in enumerate(spec.get("show", [])):
             self._reference([*at, "show", number], text, params, index, foreach=False)
         if spec.get("answer_schema"):
             self._output([*at, "answer_schema"], Output("answer", "answer.json", spec["answer_schema"]))
-        return Ask(spec["question"], tuple(spec.get("show", ())), spec.get("answer_schema", ""))
+        known: Json = common | spec | {"show": tuple(spec.get("show", ()))}
+        return Question(**known)
 
     def _member_graph(self, at: list[Any], members: dict[str, Worker]) -> None:
         for name, worker in members.items():
@@ -387,15 +372,14 @@ class _Reader:
         """Agents that run at the same time must not write the same folder: nobody could tell who changed what."""
         if stage.cap == 1 or not stage.fans_out or stage.isolation:
             return
-        members = stage.members or {"each item": stage.worker}
-        writers = [name for name, worker in members.items() if self._writes_workspace(worker)]
-        if stage.foreach and writers:
+        writers = [key for key, worker, _ in stage.announced() if self._writes_workspace(worker)]
+        if writers and isinstance(stage, FanOut):
             raise self._error(
                 at,
                 f"the items of {stage.name!r} write the working folder at the same time",
                 "isolation: worktree, foreach.cap: 1, or an agent that writes only its outputs (no `scope`, no `in: workspace`)",
             )
-        after = {name: worker.after for name, worker in stage.members.items()}
+        after = stage.order_of(list)
         free = [
             (a, b)
             for i, a in enumerate(writers)
@@ -414,15 +398,6 @@ class _Reader:
         return any(o.place == "workspace" for o in worker.outputs) or any(
             agents.can_write_workspace(agents.load(n)) for n in names if n
         )
-
-    def _remember_outputs(self, stage: Stage) -> None:
-        if stage.ask:
-            self.fields[stage.name] = {"": {"answer"}}
-        elif stage.members:
-            table = {n: {o.name for o in w.outputs} for n, w in stage.members.items()}
-            self.fields[stage.name] = table | {"*": set[str]().union(*table.values())}
-        else:
-            self.fields[stage.name] = {"*" if stage.foreach else "": {o.name for o in stage.worker.outputs}}
 
     def _reference(self, at: list[Any], text: str, params: dict[str, Param], index: int, foreach: bool) -> None:
         reference = Reference.parse(text)

@@ -225,8 +225,8 @@ class _Reader:
                 source, other, output = parts
                 if source not in phases or other not in self.orchestrations[source]:
                     raise self.document.error(at, f"{text!r} refers to nothing", f"the phases are: {', '.join(phases)}")
-                outputs = {o.name for s in self.orchestrations[source][other].stages for o in s.worker.outputs}
-                outputs |= {"answer"} if any(s.ask for s in self.orchestrations[source][other].stages) else set()
+                stages = self.orchestrations[source][other].stages
+                outputs = {o.name for s in stages for o in s.worker.outputs} | {n for s in stages for n in s.outputs.get("", ())}
                 if output not in outputs:
                     raise self.document.error(at, f"{other!r} has no output {output!r}", f"it has: {', '.join(sorted(outputs))}")
                 if source != phase.name and source not in fanout.all_before(

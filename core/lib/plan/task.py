@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib.contract import Json, StrataError, usage
-from lib.disk import files
+from lib.disk import files, records
 
 
 @dataclass(frozen=True)
@@ -24,29 +24,27 @@ class Output:
 
     @staticmethod
     def read(name: str, spec: Json) -> Output:
-        return Output(
-            name,
-            spec["path"],
-            spec.get("schema", ""),
-            spec.get("in", "session"),
-            spec.get("optional", False),
-            spec.get("about", ""),
-            spec.get("unchanged", False),
-        )
-
-    def document(self) -> Json:
-        return {
-            "path": self.path,
-            "schema": self.schema,
-            "in": self.place,
-            "optional": self.optional,
-            "about": self.about,
-            **({"unchanged": True} if self.unchanged else {}),
-        }
+        """As people write it: `in` says where it is."""
+        return records.of({**spec, "name": name, "place": spec.get("in", "session")}, Output)
 
     def locate(self, out: Path, cwd: Path, target: str) -> Path:
         relative = self.path.replace("{target}", target)
         return files.below(out if self.place == "session" else cwd, relative, f"the output {self.name}")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds one attempt. A setting that is added here can be given in a stage, and travels to the executor by itself."""
+
+    timeout_seconds: float = 600.0
+    stall_timeout: float | None = None  # seconds without a word from the agent
+    model: str = ""
+    self_heal: bool = False
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -66,42 +64,17 @@ class Task:
     isolation: str = ""  # worktree: the folder it works in is its own
     protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
 
+    limits: Limits = NO_LIMITS
+    context: tuple[str, ...] = ()  # files that are told besides
+    reads: tuple[str, ...] = ()  # folders the context speaks of
+    checks: str = ""  # where named checks are defined
+
     def document(self) -> Json:
-        return {
-            "action": self.action,
-            "target": self.target,
-            "extra": list(self.extra),
-            "inputs": self.inputs,
-            "outputs": {o.name: o.document() for o in self.outputs},
-            "item": self.item,
-            "fingerprint": self.fingerprint,
-            "made_of": self.made_of,
-            "consumed": self.consumed,
-            "kind": self.kind,
-            "told": self.told,
-            "isolation": self.isolation,
-            "scope": list(self.scope),
-            "protect": list(self.protect),
-        }
+        return records.document(self)
 
     @staticmethod
-    def read(document: Json) -> Task:
-        return Task(
-            action=document.get("action", ""),
-            target=document.get("target", ""),
-            extra=tuple(document.get("extra", ())),
-            inputs=document.get("inputs", {}),
-            outputs=tuple(Output.read(n, s) for n, s in cast(Json, document.get("outputs", {})).items()),
-            item=document.get("item"),
-            fingerprint=document.get("fingerprint", ""),
-            made_of=document.get("made_of", {}),
-            consumed=document.get("consumed", {}),
-            kind=document.get("kind", "first"),
-            told=document.get("told", ""),
-            isolation=document.get("isolation", ""),
-            scope=tuple(document.get("scope", ())),
-            protect=tuple(document.get("protect", ())),
-        )
+    def read(path: Path) -> Task:
+        return records.read(path, Task)
 
     def input_path(self, name: str) -> Path:
         value = self.inputs.get(name)

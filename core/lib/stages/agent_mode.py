@@ -17,9 +17,9 @@ from lib import names
 from lib.contract import CORE, DONE, NEVER_ABSORBED, ExitCode, Json, StrataError, usage
 from lib.disk import files
 from lib.plan import orchestrator_file
-from lib.plan.orchestration import Orchestration, Stage
+from lib.plan.orchestration import FanOut, Group, Orchestration, Question, Stage
 from lib.plan.plan import Phase, Plan
-from lib.plan.task import Task
+from lib.plan.task import Limits, Task
 from lib.process.tools import ToolResult
 from lib.session.folder import Session
 from lib.session.step import Step
@@ -27,8 +27,9 @@ from lib.session.trace import get_trace_id
 from lib.stages import steps
 from lib.stages.finished import Finished
 from lib.stages.order import Order
-from lib.stages.results import StageResult
-from lib.stages.walk import Walk, Words
+from lib.stages.results import StageResult, StepResult
+from lib.stages.run import Run
+from lib.stages.walk import Words
 from lib.tool import depth
 from lib.tool.call import AlreadyDone, Call, Tool
 
@@ -50,25 +51,22 @@ class Missing(Exception):  # noqa: N818 - not an error: what the walk has come t
         self.orders = orders
 
 
-class Standing(Walk):
+class Standing(Run):
     """A walk over what has been done, that does nothing itself."""
 
-    def work(self, stage: Stage, step: Step) -> StageResult:
-        together = self.done_as_one(stage)
-        if together:
-            return together
-        words = Words(self, stage, self.orders.of(stage, step))
+    def keep(self, order: Order, word: StepResult) -> StepResult:
+        return word
+
+    def exhausted(self, stage: Stage, words: Words) -> StageResult | None:
+        return None
+
+    def perform(self, stage: Stage, words: Words) -> StageResult:
         done = list(words.known.values())
         ready = [o for o in words.orders if o.key not in words.known and all(d in words.known for d in words.after[o.key])]
-        stuck = stage.foreach and stage.on_item_failure == "abort" and any(not r.ok for r in done)
+        stuck = stage.kind == FanOut.kind and stage.on_item_failure == "abort" and any(not r.ok for r in done)
         if ready and not stuck:
             raise Missing(stage, [words.ready(o.key) for o in ready])
-        self.pass_by(words)
         return self.sum_up(stage, tuple(done), len(words.orders)) if stage.fans_out else self.one(stage, done[0])
-
-    def ask(self, stage: Stage, step: Step) -> StageResult:
-        answered = self.answered(stage, step)
-        return answered or super().ask(stage, step)
 
 
 # The orchestrator's side
@@ -116,16 +114,16 @@ def commands(orchestration: Orchestration, base: Step) -> Json:
     """For each stage the command that does it, and what may follow from how it ends."""
     listed: Json = {}
     for stage in orchestration.stages:
-        if stage.ask:
+        if isinstance(stage, Question):
             listed[stage.name] = "a person is asked here: end with `DONE: waiting for a person` when you come to it"
             continue
-        tools = sorted({w.tool or "agent.py" for w in (stage.members.values() or [stage.worker])})
+        tools = sorted({w.tool or "agent.py" for w in stage.workers})
         home = shlex.quote(str(base.home))
         words = [f"uv run {CORE / tool} --of {home} --stage {stage.name}" for tool in tools]
         notes: list[str] = []
-        if stage.members:
+        if isinstance(stage, Group):
             notes.append(f"once for each of {', '.join(stage.members)}, with `--item NAME`")
-        if stage.foreach:
+        if isinstance(stage, FanOut):
             notes.append("once for each item, with `--item KEY`; without `--item` it says which there are")
         notes += [f"on {event} it goes back to {orchestration.loops[loop].to}" for event, loop in stage.on.items()]
         notes += ["optional"] if not stage.required else []
@@ -138,10 +136,10 @@ def ask(call: Call, definition: str, base: Step, target: str, listed: Json) -> T
     step = Step(base.phase, base.orchestrator, AGENT_STAGE)
     folder = call.session.folder / step.folder
     task = folder / f"task-{len(call.session.attempts(step)) + 1}.json"
-    files.write_json(task, Task(action="RUN", target=target, inputs=listed).document())
-    flags = ["--task", str(task), "--step", str(step), "--timeout", str(TIMEOUT_SECONDS)]
-    for path in call.options.extra_context:
-        flags += ["--extra-context", str(Path(path).absolute())]
+    told = tuple(str(Path(path).absolute()) for path in call.options.extra_context)
+    asked = Task(action="RUN", target=target, inputs=listed, context=told, limits=Limits(timeout_seconds=TIMEOUT_SECONDS))
+    files.write_json(task, asked.document())
+    flags = ["--task", str(task), "--step", str(step)]
     return call.call("agent.py", [*flags, "--", definition, "RUN", target], judgement=call.tool.layer > 2)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from lib.contract import Json, usage
 from lib.disk import files, schemas
-from lib.plan.orchestration import Orchestration
+from lib.plan.orchestration import Orchestration, Question
 from lib.session.signature import signature
 from lib.tool.arguments import read_text
 
@@ -36,7 +36,8 @@ class Answers:
                 answer = json.loads(raw)
             except ValueError:
                 answer = raw.strip()
-            ask = known[name].ask
+            stage = known[name]
+            ask = stage if isinstance(stage, Question) else None
             wrong = schemas.describe(answer, schemas.load(ask.answer_schema)) if ask and ask.answer_schema else []
             if ask and wrong:
                 usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")

@@ -13,7 +13,7 @@ from lib.contract import ExitCode, Json
 from lib.disk import files
 from lib.plan import agents
 from lib.plan.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
-from lib.plan.task import Task
+from lib.plan.task import Limits, Task
 from lib.session.step import Step
 from lib.stages.order import Order, sealed
 from lib.stages.orders import Orders
@@ -25,12 +25,11 @@ AGENT = "stage-compressor"
 
 def levels(stage: Stage) -> int:
     """How many levels of agents a stage needs: one more where its agent starts others."""
-    workers = (stage.worker, *stage.members.values())
-    return stage.depth or 1 + any(agents.load(name).calls for w in workers for name in (w.agent, *w.allow) if name)
+    return stage.depth or 1 + any(agents.load(name).calls for worker in stage.workers for name in worker.agents)
 
 
 def short(call: Call, stage: Stage) -> bool:
-    return bool(stage.worker.agent or stage.members or stage.worker.allow) and levels(stage) > call.depth.remaining > 0
+    return any(w.agents or stage.fans_out for w in stage.workers) and levels(stage) > call.depth.remaining > 0
 
 
 def stopped(call: Call, stage: Stage) -> StageResult:
@@ -47,7 +46,7 @@ def folder(stage: Stage) -> str:
 
 
 def tail(orchestration: Orchestration, stage: Stage) -> list[Stage]:
-    return list(orchestration.stages[orchestration.stages.index(stage) :])
+    return list(orchestration.behind(stage))
 
 
 def as_one(call: Call, orders: Orders, stages: list[Stage], base: Step) -> tuple[Stage, Order]:
@@ -86,10 +85,16 @@ def as_one(call: Call, orders: Orders, stages: list[Stage], base: Step) -> tuple
         folder=step.stage,
         worker=order.worker,
         retry_max=first.retry_max,
-        timeout_seconds=sum(s.timeout_seconds for s in stages),
-        max_budget_usd=sum(s.max_budget_usd or 0 for s in stages) if all(s.max_budget_usd for s in stages) else None,
+        limits=_limits(stages),
     )
     return whole, sealed(call, order)
+
+
+def _limits(stages: list[Stage]) -> Limits:
+    """What all of them may take together."""
+    usd = [s.limits.max_budget_usd for s in stages]
+    whole = sum(u or 0 for u in usd) if all(usd) else None
+    return Limits(timeout_seconds=sum(s.limits.timeout_seconds for s in stages), max_budget_usd=whole)
 
 
 def _uses(text: str, names: set[str]) -> bool:

@@ -6,15 +6,14 @@ not known yet: what is made from that would run too, unless it turns out the sam
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lib.contract import HOUSE, ExitCode, Json, StrataError
 from lib.disk import files
-from lib.plan.orchestration import Loop, Orchestration, Reference, Stage, Worker
+from lib.plan.orchestration import Loop, Orchestration, Question, Reference, Stage, Worker
 from lib.process import fanout
 from lib.session import costs
 from lib.session.ledger import Ledger
@@ -27,6 +26,7 @@ from lib.stages.walk import Walk, Words
 from lib.tool.call import Call
 
 SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
+CANNOT = "cannot run"  # the verdict of a stage that would fail before it begins
 
 
 @dataclass
@@ -110,6 +110,7 @@ class Look(Walk):
         self.unknown = unknown
         self.answers = _Peeking(self.home / "answers", said.call.session.folder)
         self.finished.redo_before = self.finished.redo_before | said.again
+        self.would_run = False  # whether a step of the stage at hand would
         self.sent_back = ""  # the stage a loop leads back to that has not been written down yet
 
     @property
@@ -118,34 +119,27 @@ class Look(Walk):
 
     def explain(self, halted: str = "") -> str:
         """Says it for every stage, and returns why nothing after this orchestrator would start; or nothing."""
-        stages = self.orchestration.stages
-        position = 0
-        while position < len(stages):
-            stage = stages[position]
-            position += 1
-            if halted:
-                self.say(stage, HALT, halted)
-                continue
-            self.rounds[stage.name] += 1
-            step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
-            try:
-                result, back_to = self.route(stage, self.ask(stage, step) if stage.ask else self.work(stage, step))
-            except _NotYet:
-                self.unknown.add(stage.name)
-                continue
-            except StrataError as error:
-                self.say(stage, HALT, error.message)
-                halted = f"{stage.name} cannot run"
-                continue
-            self.note(stage, result)
-            if back_to:
-                position = stages.index(self.orchestration.stage(back_to))
-            elif result.exit_code == ExitCode.HUMAN_INPUT:
-                self.say(stage, HALT, f"a person is asked: {(result.question or {}).get('question', result.note)}")
-                halted = f"{stage.name} waits for a person"
-            elif result.exit_code != ExitCode.SUCCESS and not result.open:
-                halted = f"{stage.name} did not succeed"
+        stopped = None if halted else self.walk()
+        if stopped and stopped.exit_code == ExitCode.HUMAN_INPUT:
+            halted = f"{stopped.stage} waits for a person"
+        elif stopped:
+            halted = f"{stopped.stage} {'cannot run' if stopped.verdict == CANNOT else 'did not succeed'}"
+        for stage in self.orchestration.stages[self.position + bool(stopped) :] if halted else ():
+            self.say(stage, HALT, halted)
         return halted
+
+    def visit(self, stage: Stage) -> tuple[StageResult | None, str]:
+        try:
+            result, back_to = super().visit(stage)
+        except _NotYet:
+            self.unknown.add(stage.name)
+            return None, ""
+        except StrataError as error:
+            self.say(stage, HALT, error.message)
+            return StageResult(stage.name, error.exit_code, CANNOT, error=error.document()), ""
+        if result and result.exit_code == ExitCode.HUMAN_INPUT and not back_to:
+            self.say(stage, HALT, f"a person is asked: {(result.question or {}).get('question', result.note)}")
+        return result, back_to
 
     def say(self, stage: Stage, does: str, why: str, key: str = "", worker: Worker | None = None, sessions: int = 1) -> None:
         worker = worker or stage.worker
@@ -156,30 +150,38 @@ class Look(Walk):
     def work(self, stage: Stage, step: Step) -> StageResult:
         waits = self.waits_for_news(stage)
         if waits:
-            self.not_yet(stage, waits)
-        together = self.done_as_one(stage)
+            for key, worker, sessions in stage.announced():
+                self.say(stage, RUN, waits, key, worker, sessions)
+            raise _NotYet
+        return super().work(stage, step)
+
+    def done_as_one(self, stage: Stage) -> StageResult | None:
+        together = super().done_as_one(stage)
         if together:
             self.say(stage, SKIP, together.note)
-            return together
-        words = Words(self, stage, self.orders.of(stage, step))
-        result = self.together(stage, words) if words.complete else None
-        stands = result is not None and (words.past or words.all_ok or self.goes_on(stage, result))
+        return together
+
+    def as_it_stands(self, stage: Stage, words: Words) -> StageResult | None:
+        result = super().as_it_stands(stage, words)
         runs: set[str] = set()
         for key in fanout.one_by_one(words.after):
-            does, why = self.of_step(stage, words, key, stands, runs)
+            does, why = self.of_step(stage, words, key, result is not None, runs)
             runs |= {key} if does == RUN else set()
             self.say(stage, does, why, key, words.table[key].worker)
-        if runs or not result:
-            raise _NotYet
-        self.pass_by(words)
+        self.would_run = bool(runs)
         return result
+
+    def perform(self, stage: Stage, words: Words) -> StageResult:
+        if self.would_run or not words.complete:
+            raise _NotYet
+        return self.together(stage, words)
 
     def of_step(self, stage: Stage, words: Words, key: str, stands: bool, runs: set[str]) -> tuple[str, str]:
         waits = [other for other in words.after[key] if other in runs]
         if waits:
             return RUN, f"it waits for {', '.join(waits)}, which will run"
         known = words.known.get(key)
-        outcome, why = self.finished.look(words.table[key], stage.model, words.past)
+        outcome, why = self.finished.look(words.table[key], stage.limits.model, words.past)
         if outcome:
             return SKIP, why
         if known and (stands or (self.absorbs_items(stage) and not words.complete)):
@@ -190,39 +192,18 @@ class Look(Walk):
         """Of which stage or parameter the value is not known yet, if this stage is made from one."""
         if stage.name == self.sent_back:
             return "it was sent back"
-        sources = self.params_of(stage) & self.unknown
-        for worker in (stage.worker, *stage.members.values()):
-            sources |= set(self.orders.sources(worker)) & self.unknown
-        items = Reference.parse(stage.foreach.items) if stage.foreach else None
-        sources |= {items.head} & self.unknown if items else set()
+        named = {".".join(("param", r.rest[0])) if r.head == "param" else r.head for r in _parsed(stage.references)}
+        sources = named & self.unknown
         return f"it uses what {', '.join(sorted(sources))} will make" if sources else ""
 
-    def params_of(self, stage: Stage) -> set[str]:
-        """The parameters a stage is made from, as `param.name`."""
-        workers = (stage.worker, *stage.members.values())
-        named = [t for w in workers for t in (*w.inputs.values(), w.target, *w.args)]
-        named += [stage.foreach.items] if stage.foreach else []
-        return {found for text in named for found in re.findall(r"param\.[A-Za-z0-9_-]+", text)}
-
-    def not_yet(self, stage: Stage, why: str) -> None:
-        if stage.members:
-            for key, worker in stage.members.items():
-                self.say(stage, RUN, why, key, worker)
-        else:
-            self.say(stage, RUN, why, "*" if stage.foreach else "", sessions=stage.foreach.max_items if stage.foreach else 1)
-        raise _NotYet
-
-    def ask(self, stage: Stage, step: Step) -> StageResult:
-        assert stage.ask
-        heads = {r.head for text in stage.ask.show if (r := Reference.parse(text))} & self.unknown
-        if heads:
-            question = {"question": f"{stage.ask.question} (once {', '.join(sorted(heads))} has run)"}
-            return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question=question)
-        result = self.answered(stage, step)
+    def ask(self, stage: Question, step: Step) -> StageResult:
+        heads = {r.head for r in _parsed(stage.references)} & self.unknown
+        later = f" (once {', '.join(sorted(heads))} has run)" if heads else ""
+        result = self.answered(stage, step) if not heads else None
         if result:
             self.say(stage, SKIP, result.note)
             return result
-        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question={"question": stage.ask.question})
+        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", question={"question": f"{stage.question}{later}"})
 
     def gone_over(self, stage: Stage) -> bool:
         """History counts, but for what is asked for again."""
@@ -244,6 +225,10 @@ class Look(Walk):
             self.orders.causes[loop.to] = cause
         else:
             self.sent_back = loop.to
+
+
+def _parsed(texts: list[str]) -> list[Reference]:
+    return [reference for text in texts if (reference := Reference.parse(text))]
 
 
 def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step) -> Explanation:

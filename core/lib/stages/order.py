@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib.disk import files, schemas
+from lib.disk import files, records, schemas
 from lib.plan import agents, checks_file
 from lib.plan.orchestration import Worker
 from lib.plan.task import Task
@@ -29,6 +29,7 @@ class Order:
     task: Task
     context: tuple[Path, ...] = ()
     reads: tuple[Path, ...] = ()  # folders the context speaks of
+    waits_for: tuple[str, ...] = ()  # the members or items of the same stage that come first
     place: Callable[[], AbstractContextManager[Path]] | None = (
         None  # a folder of its own for each attempt, instead of the workspace
     )
@@ -78,7 +79,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
         "target": _content(task.target, call),
         "extra": task.extra,
         "item": task.item,
-        "outputs": {o.name: o.document() | {"schema": schemas.load(o.schema) if o.schema else ""} for o in task.outputs},
+        "outputs": {o.name: records.document(o) | {"schema": schemas.load(o.schema) if o.schema else ""} for o in task.outputs},
         "cause": [_cause(call, path) for path in order.context],
         "scope": task.scope,
         "isolation": task.isolation,

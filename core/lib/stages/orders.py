@@ -11,7 +11,7 @@ from typing import Any, cast
 from lib.contract import StrataError, usage
 from lib.disk import files
 from lib.plan import agents
-from lib.plan.orchestration import PLACEHOLDER, Orchestration, Reference, Stage, Worker
+from lib.plan.orchestration import PLACEHOLDER, Orchestration, Piece, Reference, Stage, Worker
 from lib.plan.task import Task
 from lib.session.step import Step
 from lib.stages.order import Order, sealed
@@ -65,54 +65,8 @@ class Orders:
     causes: dict[str, Path] = field(default_factory=dict[str, Path])  # by stage: why a loop came back to it
 
     def of(self, stage: Stage, step: Step) -> list[Order]:
-        if stage.members:
-            return [self._order(stage, step, worker, name, None) for name, worker in stage.members.items()]
-        if stage.foreach:
-            return [self._order(stage, step, stage.worker, key, item) for key, item in self.items(stage).items()]
-        return [self._order(stage, step, stage.worker, "", None)]
-
-    def items(self, stage: Stage) -> dict[str, Any]:
-        each = stage.foreach
-        assert each
-        value = self.resolve(each.items, None)
-        if isinstance(value, str) and files.is_file(value):
-            try:
-                value = json.loads(Path(value).read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise StrataError("BAD_ITEMS", f"{stage.name}: {each.items} is not JSON: {error}") from None
-        for part in each.pointer.split("/")[1:]:
-            value = _field(value, part)
-        if value is None and each.items.startswith("optional "):
-            value = []
-        if not isinstance(value, list):
-            raise StrataError("BAD_ITEMS", f"{stage.name}: {each.items}{each.pointer} is not a list", "check foreach.pointer")
-        found = cast(list[Any], value)
-        if len(found) < each.min_items:
-            message = f"{stage.name}: {len(found)} items in {each.items}{each.pointer}, at least {each.min_items}"
-            raise StrataError("TOO_FEW_ITEMS", message, "foreach: {min_items: 0} where none is fine")
-        if len(found) > each.max_items:
-            raise StrataError("TOO_MANY_ITEMS", f"{stage.name}: {len(found)} items, at most {each.max_items}", "raise max_items")
-        items: dict[str, Any] = {}
-        for item in found:
-            key: Any = _field(item, each.key) if each.key else item
-            if not isinstance(key, str | int) or key == "":
-                raise StrataError("BAD_ITEMS", f"{stage.name}: an item has no text under {each.key!r}: {str(item)[:100]}")
-            if str(key) in items:
-                raise StrataError("BAD_ITEMS", f"{stage.name}: two items have the key {str(key)!r}", "keys must differ")
-            items[str(key)] = item
-        return items
-
-    def waits_for(self, stage: Stage, order: Order) -> list[str]:
-        if stage.members:
-            return list(order.worker.after)
-        if not (stage.foreach and stage.foreach.after):
-            return []
-        value = _field(order.task.item, stage.foreach.after)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise StrataError("BAD_ITEMS", f"{stage.name}: {order.key!r} has no list under {stage.foreach.after!r}")
-        return [str(v) for v in cast(list[Any], value)]
+        pieces = stage.pieces(lambda text: self.resolve(text, None))
+        return [self._order(stage, step, piece) for piece in pieces]
 
     def behind(self, order: Order, before: dict[str, tuple[Order, str]]) -> Order:
         """The order of a member or item that waited for others: what those came to is part of what it is made of."""
@@ -122,7 +76,8 @@ class Orders:
         after = {key: came_to for key, (_, came_to) in before.items()}
         return sealed(self.call, replace(order, after=after, waited=tuple(steps)))
 
-    def _order(self, stage: Stage, step: Step, worker: Worker, key: str, item: Any) -> Order:
+    def _order(self, stage: Stage, step: Step, piece: Piece) -> Order:
+        worker, key, item = piece.worker, piece.key, piece.item
         agent, outputs = worker.agent, worker.outputs
         if worker.agent_from:
             agent = str(self.resolve(worker.agent_from, item))
@@ -137,12 +92,14 @@ class Orders:
             outputs=outputs,
             item=item,
             isolation=stage.isolation,
+            limits=stage.limits,
         )
         cause = self.causes.get(stage.name)
         order = Order(
             step=replace(step, item=files.safe_name(key) if key else ""),
             key=key,
             worker=worker,
+            waits_for=piece.after,
             agent=agent,
             args=tuple(self.fill(a, item) for a in worker.args),
             task=task,
@@ -154,8 +111,7 @@ class Orders:
 
     def sources(self, worker: Worker) -> list[str]:
         """The stages whose outcomes this work consumes."""
-        texts = [*worker.inputs.values(), *PLACEHOLDER.findall(" ".join((worker.target, *worker.args)))]
-        heads = {r.head for r in map(Reference.parse, texts) if r}
+        heads = {r.head for r in map(Reference.parse, worker.references) if r}
         return sorted(heads - {"param", "item"})
 
     def fill(self, text: str, item: Any) -> str:

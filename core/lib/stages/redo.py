@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lib.contract import nearest, usage
-from lib.disk import files
-from lib.plan.orchestration import Orchestration, Stage
+from lib.disk import files, records
+from lib.plan.orchestration import Orchestration
+from lib.plan.task import Task
 from lib.process import fanout
 from lib.session.attempts import every_attempt
 from lib.session.step import Step
@@ -30,7 +31,7 @@ def from_stage(orchestration: Orchestration, base: Step, text: str, session: Pat
         usage(f"--from {text}: {orchestration.name} has no stage {name!r}", nearest(name, stages))
     stage = orchestration.stages[stages.index(name)]
     place = Step(stage=stage.folder).place
-    after = _after(stage, session / base.home / "stages" / stage.folder if session else None)
+    after = stage.order_of(lambda: _items(session / base.home / "stages" / stage.folder if session else None))
     waiting = {key for key in after if item in fanout.all_before(after, key)} if item in after else set[str]()
     wanted = {files.safe_name(key) for key in {item, *waiting}} if item else set[str]()
 
@@ -42,19 +43,9 @@ def from_stage(orchestration: Orchestration, base: Step, text: str, session: Pat
     return chosen
 
 
-def _after(stage: Stage, folder: Path | None) -> dict[str, list[str]]:
-    """Who of a stage waits for whom: of members as it is written, of items as they were when they ran."""
-    if stage.members:
-        return {name: list(worker.after) for name, worker in stage.members.items()}
-    if not (stage.foreach and stage.foreach.after and folder and folder.is_dir()):
-        return {}
-    found: dict[str, list[str]] = {}
-    for path in sorted(folder.rglob("task-*.json")):
-        item: Any = files.read_json(path).get("item")
-        fields = cast(dict[str, Any], item) if isinstance(item, dict) else {}
-        others = cast(list[Any], fields.get(stage.foreach.after) or [])
-        found[str(fields.get(stage.foreach.key))] = [str(other) for other in others]
-    return {key: [other for other in others if other in found] for key, others in found.items()}
+def _items(folder: Path | None) -> list[Any]:
+    """The items of a stage as they were when they ran."""
+    return [records.read(path, Task).item for path in sorted(folder.rglob("task-*.json"))] if folder and folder.is_dir() else []
 
 
 def voided(session: Path, chosen: Chosen) -> dict[str, int]:

@@ -13,7 +13,7 @@ from lib.plan.orchestration import Orchestration
 from lib.session.step import Step
 from lib.stages import agent_mode, look, redo
 from lib.stages.orders import read_params
-from lib.stages.walk import Walk
+from lib.stages.run import Run
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
 
@@ -58,7 +58,7 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
     call.open_session(f"{orchestration.name}-{topic}" if topic else orchestration.name, step.slug)
     if chosen:
         redo.mark(call.session.folder, chosen)
-    walk = Walk(call, orchestration, values, step)
+    walk = Run(call, orchestration, values, step)
     walk.answers.receive(orchestration, keyword(call.options.answer, "--answer"))
     return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
 
@@ -69,9 +69,9 @@ def _session(call: Call) -> Path | None:
 
 def require_checks(call: Call, orchestration: Orchestration) -> None:
     """Checks that stages and agents name exist, before anything is spent on the way to them."""
-    workers = [w for s in orchestration.stages for w in (s.worker, *s.members.values())]
+    workers = [w for s in orchestration.stages for w in s.workers]
     named = [(f"{orchestration.name}: ", a) for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
-    definitions = [agents.load(agent) for w in workers for agent in (w.agent, *w.allow) if agent]
+    definitions = [agents.load(agent) for w in workers for agent in w.agents]
     named += [(f"{d.file}: ", name) for d in definitions for name in d.checks]
     path = Path(call.options.checks or checks_file.DEFAULT_FILE)
     known = checks_file.load(path) if named else {}

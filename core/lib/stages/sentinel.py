@@ -19,7 +19,7 @@ from lib.disk.clock import now
 from lib.plan import agents, checks_file
 from lib.plan.orchestration import Stage, Worker
 from lib.plan.plan import Phase, Plan
-from lib.plan.task import Task
+from lib.plan.task import Limits, Task
 from lib.session import signals
 from lib.session.attempts import every_outcome, finished
 from lib.session.step import Step
@@ -262,7 +262,7 @@ class Verification:
 
     def order_checks(self, cycle: int) -> tuple[Call, Stage, Order, Finished]:
         worker = Worker(tool="check.py", args=self.terms.checks)
-        stage = Stage("checks", STAGES["checks"], worker, retry_max=0, timeout_seconds=3600)
+        stage = Stage("checks", STAGES["checks"], worker, Limits(timeout_seconds=3600), retry_max=0)
         return self.order(stage, cycle, Task(action="CHECK"), "")
 
     def tests_before(self, cycle: int) -> dict[str, tuple[int, int]]:
@@ -332,7 +332,7 @@ class Verification:
         self, name: str, agent: str, cycle: int, inputs: Json, mends: bool = False, context: tuple[Path, ...] = ()
     ) -> StepResult:
         """Has an agent do one part. What is not ours to absorb ends the verification."""
-        stage = Stage(name, STAGES[name], Worker(agent=agent), self_heal=mends, retry_max=0 if mends else 1)
+        stage = Stage(name, STAGES[name], Worker(agent=agent), Limits(self_heal=mends), retry_max=0 if mends else 1)
         task = Task(inputs=inputs, outputs=agents.load(agent).outputs)
         if mends:
             task = replace(task, scope=self.terms.scope, protect=self.judges())
@@ -347,6 +347,7 @@ class Verification:
         self, stage: Stage, cycle: int, task: Task, agent: str, context: tuple[Path, ...] = ()
     ) -> tuple[Call, Stage, Order, Finished]:
         step = replace(self.base, stage=stage.folder, round=cycle)
+        task = replace(task, limits=stage.limits)
         order = Order(step, "", stage.worker, agent, stage.worker.args, task, context)
         order = sealed(self.call, order)
         return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "", told(self.call))

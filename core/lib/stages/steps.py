@@ -33,10 +33,10 @@ def last_word(
     call: Call, stage: Stage, order: Order, finished: Finished, past: bool = False, rerun: int = 0
 ) -> StepResult | None:
     """How the step stands if nothing more is to be done about it: finished, or given up. `past`: it went on from here."""
-    outcome, _ = finished.look(order, stage.model, past)
+    outcome, _ = finished.look(order, stage.limits.model, past)
     if outcome:
         return skipped(call, order, outcome)
-    tries = _tries(call, order, finished, stage.model)
+    tries = _tries(call, order, finished, stage.limits.model)
     if tries and (past or used_up(stage, tries, finished, rerun)):
         return skipped(call, order, tries[-1])
     return None
@@ -77,7 +77,7 @@ def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Outc
 
 def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
     """What an earlier run of this session made of the step, if it is finished."""
-    outcome = finished.outcome(order, stage.model)
+    outcome = finished.outcome(order, stage.limits.model)
     if not outcome:
         return None
     return keep_word(call, order, skipped(call, order, outcome))
@@ -108,7 +108,7 @@ def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
 def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: int = 0) -> StepResult:
     """Has the step done, with as many retries as are left to it. One that had none left, and by that stopped a run, gets one more
     when a person runs it again; who only goes on with a run that was cut off has not been told yet that it failed."""
-    tries = _tries(call, order, finished, stage.model)
+    tries = _tries(call, order, finished, stage.limits.model)
     left, kind = _next_try(stage, tries)
     told_of = all(t.number < finished.reported for t in tries)
     if tries and used_up(stage, tries, finished, rerun) and not told_of:
@@ -143,7 +143,7 @@ def _wait(stage: Stage, retries_done: int) -> None:
 
 def command(call: Call, stage: Stage, order: Order, finished: Finished) -> list[str]:
     """The command line for one more attempt, for whoever is to call it. It is the next try, whoever made those before."""
-    tries = _tries(call, order, finished, stage.model)
+    tries = _tries(call, order, finished, stage.limits.model)
     _, kind = _next_try(stage, tries)
     return _command(call, stage, order, kind, tries[-1] if tries else None, call.cwd)
 
@@ -153,25 +153,17 @@ def _command(call: Call, stage: Stage, order: Order, kind: str, last: Outcome | 
     number = max((a.number for a in call.session.attempts(order.step)), default=0) + 1
     task_file = folder / f"task-{number}.json"
     inputs = {name: _seen_from(value, call.cwd, cwd) for name, value in order.task.inputs.items()}
-    # What it reads is looked at now: while it waited for others, they may have written it.
-    task = replace(order.task, kind=kind, inputs=inputs, told=told(call), consumed=consumed(call, order.task))
-    files.write_json(task_file, task.document())
-    flags = ["--task", str(task_file), "--step", str(order.step), "--timeout", str(stage.timeout_seconds)]
-    flags += ["--cwd", str(cwd)] if cwd != call.cwd else []
-    flags += ["--stall-timeout", str(stage.stall_timeout)] if stage.stall_timeout else []
-    flags += ["--self-heal"] if stage.self_heal else []
-    flags += ["--model", stage.model] if stage.model and not call.options.model else []
-    flags += ["--max-turns", str(stage.max_turns)] if stage.max_turns else []
-    flags += ["--max-budget-usd", str(stage.max_budget_usd)] if stage.max_budget_usd else []
-    flags += ["--checks", str(Path(call.options.checks).absolute())] if call.options.checks else []
-    for path in (*order.context, *(Path(p) for p in call.options.extra_context)):
-        flags += ["--extra-context", str(path)]
-    for path in order.reads:
-        flags += ["--read-dir", str(path)]
+    context = [*order.context, *(Path(p).absolute() for p in call.options.extra_context)]
     if last and last.error:
         lesson = folder / f"lesson-{number}.md"
         files.write_atomic(lesson, f"An earlier attempt at this failed with {last.code}: {last.message}\n")
-        flags += ["--extra-context", str(lesson)]
+        context.append(lesson)
+    # What it reads is looked at now: while it waited for others, they may have written it.
+    task = replace(order.task, kind=kind, inputs=inputs, told=told(call), consumed=consumed(call, order.task))
+    task = replace(task, context=tuple(map(str, context)), reads=tuple(map(str, order.reads)))
+    task = replace(task, checks=str(Path(call.options.checks).absolute()) if call.options.checks else "")
+    files.write_json(task_file, task.document())
+    flags = ["--task", str(task_file), "--step", str(order.step), *(["--cwd", str(cwd)] if cwd != call.cwd else [])]
     # A long target is in the task file; the empty word stands in its place.
     target = order.task.target if len(order.task.target.encode()) < LONG_WORD else ""
     words = [order.agent] if order.agent else [*order.args, *([target] if order.task.target else [])]

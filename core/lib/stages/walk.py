@@ -1,4 +1,4 @@
-"""Layer 2's runtime: walks an orchestration's stages, routes on what came back, and writes the manifest as it goes.
+"""Layer 2's way: from stage to stage, with the same questions whether the work is done, looked at or only counted.
 
 All that decides the way is on disk: outcomes say what is finished, loop records say which loops were taken and why, and
 answers say what a person decided. Walking again from the start therefore ends up where the last walk stopped.
@@ -7,29 +7,30 @@ answers say what a person decided. Walking again from the start therefore ends u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, StrataError
+from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Json
 from lib.disk import files
 from lib.disk.redact import redact
-from lib.plan.orchestration import Loop, Orchestration, Stage
+from lib.plan.orchestration import Loop, Orchestration, Question, Stage
 from lib.process import fanout
-from lib.session.events import Timer
 from lib.session.step import Step
-from lib.stages import exhaustion, loops, manifest, worktrees
+from lib.stages import exhaustion, loops
 from lib.stages.answers import Answers
 from lib.stages.finished import Finished
 from lib.stages.order import Order
 from lib.stages.orders import Orders
 from lib.stages.results import StageResult, StepResult
-from lib.stages.steps import keep_word, last_word, perform, skipped, told
+from lib.stages.steps import last_word, skipped, told
 from lib.tool.call import Call
 
 
 class Walk:
+    """One order of questions, from stage to stage. What is done about a stage that is not finished is the policy of a subclass:
+    `Run` has it done, `Look` says what would be done, `Standing` says what is missing."""
+
     def __init__(self, call: Call, orchestration: Orchestration, params: dict[str, Any], base: Step) -> None:
         self.call = call
         self.orchestration = orchestration
@@ -43,29 +44,40 @@ class Walk:
         self.taken: Counter[str] = Counter()  # how often each loop was
         self.results: dict[str, StageResult] = {}
         self.compressed: dict[str, StageResult] = {}  # stages that were done as one
+        self.position = 0
 
-    def go(self) -> Json:
+    # The policy
+
+    def visit(self, stage: Stage) -> tuple[StageResult | None, str]:
+        """What a stage comes to, and the stage a loop goes back to. No result: it is not known yet, and the walk goes on."""
+        return self.route(stage, self.do(stage))
+
+    def perform(self, stage: Stage, words: Words) -> StageResult:
+        """A stage that is not finished."""
+        raise NotImplementedError
+
+    def keep(self, order: Order, word: StepResult) -> StepResult:
+        """A step that is as an earlier run left it."""
+        return word
+
+    # The order of questions
+
+    def walk(self) -> StageResult | None:
+        """From stage to stage, and back where a loop says so. Returns the result that stopped it, if one did."""
         stages = self.orchestration.stages
-        position = 0
-        while position < len(stages):
-            stage = stages[position]
-            self.tell(running=True)
-            try:
-                result, back_to = self.route(stage, self.do(stage))
-            except Interrupted as error:
-                self.results[stage.name] = StageResult(stage.name, error.exit_code, "failed", error=error.document())
-                self.tell(self.results[stage.name])
-                raise
-            self.note(stage, result)
-            if not back_to:
+        while self.position < len(stages):
+            stage = stages[self.position]
+            result, back_to = self.visit(stage)
+            if result is not None:
+                self.note(stage, result)
+                if back_to:
+                    self.position = stages.index(self.orchestration.stage(back_to))
+                    continue
                 self.forget_loops(stage)
-            if back_to:
-                position = stages.index(self.orchestration.stage(back_to))
-            elif result.exit_code == ExitCode.SUCCESS or result.open:
-                position += 1
-            else:
-                return self.tell(result)
-        return self.tell()
+                if result.exit_code != ExitCode.SUCCESS and not result.open:
+                    return result
+            self.position += 1
+        return None
 
     def note(self, stage: Stage, result: StageResult) -> None:
         """What later stages are made from."""
@@ -73,44 +85,24 @@ class Walk:
         self.orders.outputs[stage.name] = result.outputs
         self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
 
-    def tell(self, stopped_by: StageResult | None = None, running: bool = False) -> Json:
-        names = [s.name for s in self.orchestration.stages]
-        document = manifest.build(self.orchestration.name, names, self.results, stopped_by)
-        path = self.home / "manifest.json"
-        manifest.write(manifest.while_running(document) if running else document, path, self.call.session)
-        self.call.artifact = path
-        return document | {"trace_id": self.call.trace_id, "session_dir": str(self.call.session.folder), "manifest": str(path)}
-
-    # Doing a stage
-
     def do(self, stage: Stage) -> StageResult:
         """One round of one stage, from disk where that is enough."""
         self.rounds[stage.name] += 1
         step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
-        with Timer() as timer:
-            try:
-                result = self.ask(stage, step) if stage.ask else self.work(stage, step)
-            except StrataError as error:
-                if error.exit_code == ExitCode.INTERRUPTED:
-                    raise
-                result = StageResult(stage.name, error.exit_code, "failed", error=error.document())
-        result = replace(result, elapsed_seconds=timer.elapsed_seconds(), round=step.round)
-        if not result.skipped:
-            label = f"{self.base.slug}.{stage.name}"
-            self.call.event(label, STATUS[result.exit_code], result.note or None, timer.elapsed_ms())
-        return result
+        return self.ask(stage, step) if isinstance(stage, Question) else self.work(stage, step)
+
+    def work(self, stage: Stage, step: Step) -> StageResult:
+        ended = self.done_as_one(stage)
+        if ended:
+            return ended
+        words = Words(self, stage, self.orders.of(stage, step))
+        ended = self.exhausted(stage, words) or self.as_it_stands(stage, words) or self.perform(stage, words)
+        self.pass_by(words)
+        return ended
 
     def exhausted(self, stage: Stage, words: Words) -> StageResult | None:
         """How the stage ends where there is not enough depth left for it."""
-        if not exhaustion.short(self.call, stage) or words.all_ok:
-            return None  # or it was done when there was depth enough
-        if stage.on_depth != "compress":
-            return exhaustion.stopped(self.call, stage)
-        stages = exhaustion.tail(self.orchestration, stage)
-        whole, order = exhaustion.as_one(self.call, self.orders, stages, self.base)
-        self.call.event(order.step.slug, "compressing", {"stages": [s.name for s in stages]})
-        self.compressed = exhaustion.apart(stages, perform(self.call, whole, order, self.finished))
-        return self.compressed[stage.name]
+        return None
 
     def done_as_one(self, stage: Stage) -> StageResult | None:
         """What an earlier run, or an earlier stage of this one, made of it together with others: that is not done apart again."""
@@ -118,21 +110,10 @@ class Walk:
             tried = self.call.session.attempts(replace(self.base, stage=exhaustion.folder(stage)))
             stages = exhaustion.tail(self.orchestration, stage)
             whole, order = exhaustion.as_one(self.call, self.orders, stages, self.base) if tried else (stage, None)
-            outcome = self.finished.outcome(order, whole.model) if order else None
+            outcome = self.finished.outcome(order, whole.limits.model) if order else None
             if order and outcome:
                 self.compressed = exhaustion.apart(stages, skipped(self.call, order, outcome))
         return self.compressed.get(stage.name)
-
-    def work(self, stage: Stage, step: Step) -> StageResult:
-        ended = self.done_as_one(stage)
-        if ended:
-            return ended
-        words = Words(self, stage, self.orders.of(stage, step))
-        ended = self.exhausted(stage, words) or self.as_it_stands(stage, words)
-        if not ended:
-            ended = self.fan_out(stage, words) if stage.fans_out else self.one(stage, self.alone(stage, words))
-        self.pass_by(words)
-        return ended
 
     def pass_by(self, words: Words) -> None:
         """What this walk has come by is upstream of all that follows."""
@@ -156,14 +137,14 @@ class Walk:
         if not words.past and not words.all_ok and not self.goes_on(stage, result):
             return None
         for order in words.orders:
-            keep_word(self.call, order, words.known[order.key])
+            self.keep(order, words.known[order.key])
         return result
 
     def goes_on(self, stage: Stage, result: StageResult) -> bool:
         """Whether the run goes on, or back, or asks, with such a result."""
         if result.exit_code == ExitCode.SUCCESS or result.open:
             return True
-        if stage.on_item_failure == "ask" and stage.foreach:  # a person has decided, or is to decide
+        if stage.on_item_failure == "ask":  # a person has decided, or is to decide
             return not self.answers.waits(stage.name, ("retry",))
         if result.exit_code in NEVER_ABSORBED:
             return False
@@ -172,66 +153,18 @@ class Walk:
             return self.taken[loop.name] < loop.max or loop.then != "fail"
         return not stage.required
 
-    def fan_out(self, stage: Stage, words: Words) -> StageResult:
-        orders, after = words.orders, words.after
-        absorbs = stage.on_item_failure == "skip" or bool(stage.members)
-        final = self.absorbs_items(stage) and not words.complete  # what was given up while others were still to be done stays so
-        self.call.event(f"{self.base.slug}.{stage.name}", "fan-out", {"items": len(orders), "together": stage.cap})
-
-        def go_on(step: StepResult) -> bool:
-            return step.ok or (absorbs and step.exit_code not in NEVER_ABSORBED)
-
-        def known(key: str) -> StepResult | None:
-            before = words.word(key, final)
-            return keep_word(self.call, words.table[key], before) if before else None
-
-        def work(key: str) -> StepResult:
-            return words.learn(key, perform(self.call, stage, words.ready(key), self.finished, words.rerun))
-
-        if stage.isolation:
-            steps = self.in_worktrees(stage, words, go_on)
-        else:
-            steps = fanout.run(after, stage.cap, work, succeeded=lambda s: s.ok, blocked=_blocked, go_on=go_on, known=known)
-        self.answers.take(stage.name, lambda record: None, ("retry",))  # that is what has just been done
-        return self.sum_up(stage, tuple(steps.values()), len(orders))
-
     def absorbs_items(self, stage: Stage) -> bool:
         """Whether the run may go on although some of the stage's steps failed."""
         loop = self.orchestration.loops.get(stage.on.get("failure", ""))
-        goes_back = bool(loop) and (self.taken[loop.name] < loop.max or loop.then != "fail") if loop else False
-        policy = stage.on_item_failure in ("skip", "ask") if stage.foreach else False
+        goes_back = loop is not None and (self.taken[loop.name] < loop.max or loop.then != "fail")
+        policy = stage.on_item_failure in ("skip", "ask")
         return policy or stage.min_success is not None or not stage.required or goes_back
-
-    def alone(self, stage: Stage, words: Words) -> StepResult:
-        """A stage of one step."""
-        order = words.orders[0]
-        if not stage.isolation:
-            before = words.word(order.key)
-            if before:
-                return keep_word(self.call, order, before)
-            return perform(self.call, stage, order, self.finished, words.rerun)
-        return self.in_worktrees(stage, words, lambda s: True)[order.key]
-
-    def in_worktrees(self, stage: Stage, words: Words, go_on: Callable[[StepResult], bool]) -> dict[str, StepResult]:
-        cap = stage.cap if stage.fans_out else 1
-        return worktrees.run(
-            self.call, words.orders, words.after, cap, lambda key: self.isolated(stage, words, key), _blocked, go_on
-        )
-
-    def isolated(self, stage: Stage, words: Words, key: str) -> StepResult:
-        """A step in a worktree of its own: not merged yet."""
-        before, order = words.word(key), words.ready(key)
-        if before:
-            return keep_word(self.call, order, before)
-        placed = replace(order, place=lambda: worktrees.opened(self.call, order))
-        return words.learn(key, perform(self.call, stage, placed, self.finished, words.rerun))
 
     def sum_up(self, stage: Stage, steps: tuple[StepResult, ...], wanted: int) -> StageResult:
         """Many results as one: what must not be absorbed first, then whether there is enough, then the policy."""
         good = [s for s in steps if s.ok]
-        bad = [s for s in steps if not s.ok]
+        bad = sorted((s for s in steps if not s.ok), key=lambda s: GRAVEST_FIRST.index(s.exit_code))
         note = f"{len(good)} of {wanted} succeeded"
-        bad.sort(key=lambda s: GRAVEST_FIRST.index(s.exit_code))
         if bad and bad[0].exit_code in NEVER_ABSORBED:
             return StageResult(stage.name, bad[0].exit_code, "failed", steps, bad[0].error, note)
         if len(good) >= (wanted if stage.min_success is None else stage.min_success):
@@ -240,10 +173,9 @@ class Walk:
                 return StageResult(stage.name, revise.exit_code, "needs_revision", steps, revise.error, revise.note)
             return StageResult(stage.name, ExitCode.SUCCESS, "done", steps, note=note)
         error = {"code": "ITEMS_FAILED", "message": f"{note}: {_reasons(bad)}", "hint": "see `items` in the manifest"}
-        policy = stage.on_item_failure if stage.foreach else "abort"
-        if policy == "ask":
+        if stage.on_item_failure == "ask":
             return self.ask_about_items(stage, steps, error, note)
-        if policy == "skip" and good and stage.min_success is None:
+        if stage.on_item_failure == "skip" and good and stage.min_success is None:
             return StageResult(stage.name, ExitCode.PARTIAL_SUCCESS, "done", steps, error, note, open=True)
         return StageResult(stage.name, bad[0].exit_code, "failed", steps, error, note)
 
@@ -312,8 +244,7 @@ class Walk:
     def answered_behind(self, stage: Stage) -> bool:
         """Whether a person has answered a question that comes after the stage: what was given up by then stays so, or the same
         question would be asked again."""
-        stages = self.orchestration.stages
-        later = [s for s in stages[stages.index(stage) :] if s.ask]
+        later = [s for s in self.orchestration.behind(stage) if isinstance(s, Question)]
         folder = self.call.session.folder / self.base.home / "stages"
         return any(any((folder / s.folder).glob("**/answer.json")) for s in later)
 
@@ -343,33 +274,29 @@ class Walk:
 
     # Asking a person
 
-    def ask(self, stage: Stage, step: Step) -> StageResult:
+    def ask(self, stage: Question, step: Step) -> StageResult:
         """A stage that is a question."""
-        ask = stage.ask
-        assert ask
         answered = self.answered(stage, step)
         if answered:
             return answered
-        details = {"show": [str(p) for p in self.shown(stage)], "answer_schema": ask.answer_schema}
-        question = self.answers.question(stage.name, ask.question) | details
-        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=ask.question, question=question)
+        details = {"show": [str(p) for p in self.shown(stage)], "answer_schema": stage.answer_schema}
+        question = self.answers.question(stage.name, stage.question) | details
+        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=stage.question, question=question)
 
-    def shown(self, stage: Stage) -> list[Path]:
-        assert stage.ask
-        values = [self.orders.resolve(text, None) for text in stage.ask.show]
+    def shown(self, stage: Question) -> list[Path]:
+        values = [self.orders.resolve(text, None) for text in stage.show]
         return [Path(p) for value in values if value for p in _each(value)]
 
-    def answered(self, stage: Stage, step: Step) -> StageResult | None:
+    def answered(self, stage: Question, step: Step) -> StageResult | None:
         """What a person said. What was shown is kept by its hash: if it changed, the question is asked again."""
-        assert stage.ask
         session = self.call.session
         shown = {session.relative(p): files.sha256(p) for p in self.shown(stage) if p.is_file()}
         kept = session.folder / step.folder / "answer.json"
         record = files.read_json(kept) if kept.exists() else None
-        if not (record and record["shown"] == shown and record["question"] == stage.ask.question):
-            told = {"question": stage.ask.question, "shown": shown}
-            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | told))
-            record = record | told if record else None
+        if not (record and record["shown"] == shown and record["question"] == stage.question):
+            about = {"question": stage.question, "shown": shown}
+            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | about))
+            record = record | about if record else None
         if not record:
             return None
         place = session.folder / step.artifacts / "answer.json"
@@ -401,7 +328,7 @@ class Words:
         self.stage = stage
         self.orders = orders
         self.table = {o.key: o for o in orders}
-        self.after = {o.key: walk.orders.waits_for(stage, o) for o in orders}
+        self.after = {o.key: list(o.waits_for) for o in orders}
         fanout.check_graph(self.after, stage.name)
         self.past = walk.gone_over(stage)
         self.rerun = 0 if walk.answered_behind(stage) else getattr(walk.call.options, "rerun", 0)
@@ -431,7 +358,7 @@ class Words:
         """How a step stands whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
         cause = next((o for o in self.after[key] if not self.known[o].ok), None)
         if cause:
-            return _blocked(key, cause)
+            return blocked(key, cause)
         order = self.ready(key)
         if key not in self._looked or self._looked[key][0] != order.task.fingerprint:
             found = last_word(self.walk.call, self.stage, order, self.walk.finished, self.past, self.rerun)
@@ -448,7 +375,7 @@ def _each(value: Any) -> list[str]:
     return cast(list[str], value) if isinstance(value, list) else [str(value)]
 
 
-def _blocked(key: str, cause: str) -> StepResult:
+def blocked(key: str, cause: str) -> StepResult:
     return StepResult(key, ExitCode.FAILURE, "blocked", error={"code": "BLOCKED", "message": f"{cause} did not succeed"})
 
 
