@@ -20,7 +20,7 @@ from lib.disk import config, files
 from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
 from lib.plan.task import Task
 from lib.process import processes, tools
-from lib.session import ledger, signals
+from lib.session import budget, signals
 from lib.session.attempts import Attempt
 from lib.session.step import Step
 from support import CORE
@@ -235,7 +235,7 @@ def test_steps_and_names(document: Any) -> None:
     with clear():
         Step.parse(json.dumps(document)[:60])
     with clear():
-        ledger.read_budget(str(document)[:40])
+        budget.given(str(document)[:40])
 
 
 @given(text=st.text(max_size=400))
@@ -292,6 +292,7 @@ sys.path.insert(0, {str(CORE)!r})
 from lib.process import tools as calling
 from lib.process import processes as process
 from lib.plan import checks_file
+from lib.session import budget
 done = process.run([sys.executable, {str(script)!r}], env=dict(os.environ))
 result = calling.believe("child.py", done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from lib.contract import StrataError
-from lib.session.ledger import Figures, Ledger, Reservation, read_budget
+from lib.session import budget
+from lib.session.ledger import Figures, Ledger, Reservation
 from lib.session.step import Step
 from scripted_model.server import by_agent, say, scripted, turns
 from support import House, Ran
@@ -213,7 +214,7 @@ def test_nearly_there_is_said_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["usd", "usd=", "usd=x", "usd=-1", "usd=nan", "euros=5", ""])
 def test_a_budget_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(StrataError):
-        read_budget(text)
+        budget.given(text)
 
 
 PLAN = """version: 1

@@ -10,7 +10,7 @@ from lib.contract import DONE, NEVER_ABSORBED, ExitCode, Json
 from lib.disk import files
 from lib.plan.plan import Plan
 from lib.process.tools import ToolResult
-from lib.session import ledger
+from lib.session import budget, ledger
 from lib.session.attempts import every_outcome
 
 
@@ -67,7 +67,7 @@ class Ending:
         kind = str(error.get("limit", "usd"))
         if error.get("scope"):
             return f"raise `budget: {{{kind}: …}}` of that phase in {self.source}, then: {self.resume} {self.source}"
-        limit = ledger.Ledger(self.session).limits.get(ledger.WHOLE, {}).get(kind, 1)
+        limit = ledger.Ledger(self.session).limits.get(budget.WHOLE, {}).get(kind, 1)
         return f"{self.resume} --budget {kind}={limit * 2:g}"
 
     def own_fault(self, bad: dict[str, ToolResult]) -> Json | None:

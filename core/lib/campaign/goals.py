@@ -22,7 +22,7 @@ from lib.disk.clock import now
 from lib.plan import agents, checks_file, orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.plan.task import Task
-from lib.session import ledger
+from lib.session import budget, ledger
 from lib.session.attempts import finished
 from lib.session.step import Step
 from lib.tool.call import Call
@@ -225,7 +225,7 @@ def asked(call: Call, plan: Plan, base: Path) -> Asked | None:
         return None
     path = plan_file_of(session, plan.round)
     shown = path.relative_to(session).as_posix()
-    known = ledger.Ledger(session).limits.get(ledger.WHOLE, {})
+    known = ledger.Ledger(session).limits.get(budget.WHOLE, {})
     plan = replace(plan, budget=plan.budget | known)  # what was said on the command line counts
     cost = forecast.of(plan, base, call.cwd)
     return Asked("plan", f"round-{plan.round}", question(plan, cost), (shown,), "", files.digest([files.sha256(path)]))

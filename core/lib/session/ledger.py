@@ -14,35 +14,31 @@ import fcntl
 import json
 import math
 import os
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, cast
 
 from lib.contract import ExitCode, Interrupted, Json, StrataError
 from lib.disk import files
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes
+from lib.session import budget
+from lib.session.budget import WHOLE, figure
+from lib.session.ledger_lines import BLOCK, Sums, add, every, is_open, newest_first, parse
 from lib.session.step import Step
 
-LIMITS = ("usd", "tokens", "agents", "wall_seconds")
 DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all
 LEAST_CAP_USD = 0.01
 WARN_AT = 0.8
 MAX_CHILDREN = 64  # agents one agent may start through its shell
 MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
 LATER = -1.0  # instead of a cap: others hold what is needed, and will give it back
-WHOLE = ""  # the scope of the campaign, beside those of its phases
-RAISED = "raised"  # what a person gave on the command line, which outlives a change of the plan
 
 CUT_OFF = "cut-off"  # the source of what nobody could settle any more
 WAIT_SECONDS = 0.2  # between two looks for room
-
-Sums = dict[str, dict[str, float]]  # scope → usd, held, tokens, agents
 
 
 @dataclass(frozen=True)
@@ -69,9 +65,8 @@ class Ledger:
         self.path = session / "ledger.jsonl"
         self.strict = strict
         self._descriptor: int | None = None  # while this one holds the lock
-        budget = session / "budget.json"
-        known = _read_limits(budget, strict)
-        self.limits = {scope: limits for scope, limits in known.items() if scope != RAISED and limits}
+        known = budget.read(session / "budget.json", strict)
+        self.limits = {scope: limits for scope, limits in known.items() if scope != budget.RAISED and limits}
 
     def figures(self, scope: str = WHOLE) -> Figures:
         """The one function all figures come from."""
@@ -121,7 +116,7 @@ class Ledger:
             freed = self._freed(sums, continues)
             sums = freed[-1][1] if freed else sums
             scopes = [scope for scope in (WHOLE, step.phase) if scope in self.limits]
-            cap = self._cap(scopes, sums, cap_usd, more_to_come=self._will_settle(place, parent))
+            cap = self._cap(scopes, sums, cap_usd, lambda: self._will_settle(place, parent))
             if cap == LATER:
                 return None
             for scope in scopes:
@@ -131,7 +126,7 @@ class Ledger:
             held = {"usd": 0.0, "held": cap or 0.0, "tokens": 0, "agents": 1}
             line = {"kind": "reserve", "id": place, "agent": agent, "step": str(step), "phase": step.phase, **held}
             line |= {"driver": driver} | ({"parent": parent} if parent else {})
-            self._append(descriptor, line, _add(sums, step.phase, held))
+            self._append(descriptor, line, add(sums, step.phase, held))
             return Reservation(place, step.phase, cap)
 
     def _note(self, line: Json) -> None:
@@ -167,7 +162,7 @@ class Ledger:
         """Whether an agent could start now, without writing anything."""
         sums = self.sums()
         scopes = [scope for scope in (WHOLE, phase) if scope in self.limits]
-        cap = self._cap(scopes, sums, None, more_to_come=False)
+        cap = self._cap(scopes, sums, None, lambda: False)
         for scope in scopes:
             self._require(scope, sums, cap or 0.0, "an agent")
 
@@ -187,13 +182,13 @@ class Ledger:
                 charged = {"usd": usd, "held": -reserved, "tokens": tokens, "agents": 0}
             line = {"kind": "settle", "id": reservation.id, "phase": reservation.phase, "spent_usd": usd, "source": source}
             line |= session or {}
-            after = _add(sums, reservation.phase, charged)
+            after = add(sums, reservation.phase, charged)
             self._append(descriptor, line | charged, after)
             known = str((session or {}).get("agent_session_id") or "") if usd is not None else ""
             for more, sums_then in self._freed(after, known):
                 self._append(descriptor, more, sums_then)
         return [
-            f"{_named(scope)}: {after[scope].get(kind, 0):g} of {limit:g} {kind}"
+            f"{budget.named(scope)}: {after[scope].get(kind, 0):g} of {limit:g} {kind}"
             for scope, limits in self.limits.items()
             for kind, limit in limits.items()
             if before.get(scope, {}).get(kind, 0) < WARN_AT * limit <= after.get(scope, {}).get(kind, 0)
@@ -207,27 +202,27 @@ class Ledger:
             record = self.folder / place / "agent-session.json"
             if record.exists() and files.read_json(record).get("id") == agent_session:
                 charged = {"usd": 0.0, "held": -figure(line.get("held")), "tokens": 0, "agents": 0}
-                sums = _add(sums, str(line.get("phase", "")), charged)
+                sums = add(sums, str(line.get("phase", "")), charged)
                 found.append(({"kind": "release", "id": place, "phase": line.get("phase", ""), **charged}, sums))
         return found
 
     def close_open(self, only: str = "") -> None:
         """When a run begins nothing of an earlier one is left running: what was reserved then is settled, as unknown. The same
         when one attempt (`only`) has ended. A replayed session has cost nothing."""
-        if not self.path.exists() or not [place for place in self.open() if only in ("", place)]:
+        if not (is_open(self.path, only) if only else self.open()):
             return
         with self._open() as (descriptor, sums):
             for place, line in [(p, r) for p, r in self.open().items() if only in ("", p)]:
                 replayed = line.get("driver") == "replay"
                 free = -figure(line.get("held")) if replayed else 0.0
                 charged = {"usd": 0.0, "held": free, "tokens": 0, "agents": 0}
-                sums = _add(sums, str(line.get("phase", "")), charged)
+                sums = add(sums, str(line.get("phase", "")), charged)
                 known = {"spent_usd": 0.0, "source": "replayed"} if replayed else {"spent_usd": None, "source": CUT_OFF}
                 self._append(
                     descriptor, {"kind": "settle", "id": place, "phase": line.get("phase", ""), **known, **charged}, sums
                 )
 
-    def _cap(self, scopes: list[str], sums: Sums, asked: float | None, more_to_come: bool) -> float | None:
+    def _cap(self, scopes: list[str], sums: Sums, asked: float | None, more_to_come: Callable[[], bool]) -> float | None:
         """What an agent may spend: what was asked for it, or what is usual, or what is left. `LATER`: there may be room soon."""
         left = [self.limits[s]["usd"] - _counted(sums, s, "usd") for s in scopes if "usd" in self.limits[s]]
         if not left:
@@ -235,7 +230,7 @@ class Ledger:
         wanted = DEFAULT_CAP_USD if asked is None else asked
         if wanted <= min(left) + 1e-9:
             return wanted
-        if more_to_come:
+        if more_to_come():
             return LATER
         return asked if asked is not None else max(min(left), LEAST_CAP_USD)
 
@@ -247,7 +242,7 @@ class Ledger:
         for kind, limit in self.limits[scope].items():
             if current.get(kind, 0) + wanted[kind] > limit + 1e-9:
                 held = spent.get("held", 0)
-                message = f"{_named(scope)} has {max(limit - current.get(kind, 0), 0):g} of {limit:g} {kind} left"
+                message = f"{budget.named(scope)} has {max(limit - current.get(kind, 0), 0):g} of {limit:g} {kind} left"
                 message += f", and {agent} may need {cap:g}" if kind == "usd" else ""
                 message += (
                     f"; {held:g} is held for agents that were cut off or still run" if kind == "usd" and held > 1e-9 else ""
@@ -257,7 +252,7 @@ class Ledger:
     def exceeded(self, scope: str, kind: str, message: str) -> StrataError:
         limit = self.limits[scope][kind]
         detail = {"limit": kind, "scope": scope, "spent": self.spent_on()}
-        hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={_more(limit)}"
+        hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={limit * 2:g}"
         hint = hint if scope == WHOLE else "raise the budget of that phase in the plan, and resume with the plan"
         return StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
@@ -275,15 +270,27 @@ class Ledger:
     # Time: what every run of the session took
 
     def begin_run(self, scope: str = WHOLE) -> None:
+        took = self._wall_total(scope)
         with self._open() as (descriptor, sums):
-            self._append(descriptor, {"kind": "begin", **({"scope": scope} if scope else {})}, sums)
+            self._append(descriptor, {"kind": "begin", "wall": took, **({"scope": scope} if scope else {})}, sums)
 
     def end_run(self, scope: str) -> None:
+        took = self.wall_seconds(scope)
         with self._open() as (descriptor, sums):
-            self._append(descriptor, {"kind": "end", "scope": scope}, sums)
+            self._append(descriptor, {"kind": "end", "wall": took, "scope": scope}, sums)
 
     def wall_seconds(self, scope: str = WHOLE) -> float:
-        """From each beginning to its end, or to the last thing that was written before the next; and of this run until now."""
+        """What every run of the scope took, this one until now. The line of its last beginning says what those before it took."""
+        for line in newest_first(self.path):
+            if line["kind"] in ("begin", "end") and line.get("scope", WHOLE) == scope:
+                since = _seconds_since(line["at"]) if line["kind"] == "begin" else 0.0
+                return figure(line.get("wall")) + since
+            if line["kind"] == "begin" and not line.get("scope"):
+                break  # the scope has not begun in this run
+        return self._wall_total(scope)
+
+    def _wall_total(self, scope: str) -> float:
+        """From each beginning to its end, or to the last thing that was written before the next."""
         total, begun, last = 0.0, None, None
         for line in self.lines():
             at = datetime.fromisoformat(line["at"])
@@ -293,15 +300,13 @@ class Ledger:
                 total += max((until - begun).total_seconds(), 0.0) if begun and until else 0.0  # a clock may have been set back
                 begun = at if line["kind"] == "begin" and line.get("scope", WHOLE) == scope else None
             last = at
-        return total + (max((datetime.fromisoformat(now()) - begun).total_seconds(), 0.0) if begun else 0.0)
+        return total + (max((last - begun).total_seconds(), 0.0) if begun and last else 0.0)
 
     # Reading
 
     def lines(self) -> list[Json]:
         """Every line. One that cannot be read stops the run: what was spent is not guessed. One without end is being written."""
-        data = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-        whole = data[: data.rfind("\n") + 1]
-        found = [_line(text) for text in whole.splitlines()]
+        found = every(self.path)
         if self.strict and None in found:
             if self._descriptor is None:
                 with self._open() as (descriptor, _):
@@ -314,7 +319,7 @@ class Ledger:
         """Keeps the file aside as it is, and in its place the lines that can be read. Under the lock, and in the same file:
         others wait for it."""
         data = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
-        found = [_line(text) for text in data.splitlines()]
+        found = [parse(text) for text in data.splitlines()]
         good = [line for line in found if line]
         aside = files.set_aside(self.path, copy=True)
         os.ftruncate(descriptor, 0)
@@ -326,12 +331,15 @@ class Ledger:
 
     def session(self, agent_session_id: str) -> Json:
         """What is known of an agent session that is continued: the last that was settled for it."""
-        found = [line for line in self.lines() if agent_session_id and line.get("agent_session_id") == agent_session_id]
-        return found[-1] if found else {}
+        lines = newest_first(self.path) if agent_session_id else ()
+        return next((line for line in lines if line.get("agent_session_id") == agent_session_id), Json())
 
     def sums(self) -> Sums:
-        lines = self.lines()
-        return lines[-1]["sums"] if lines else {}
+        if self.strict:
+            lines = self.lines()
+            return lines[-1]["sums"] if lines else {}
+        last = next(newest_first(self.path), None)
+        return last["sums"] if last else {}
 
     def open(self) -> dict[str, Json]:
         """What was reserved and has not been settled, by the attempt it is for."""
@@ -386,9 +394,9 @@ class Ledger:
         size = os.fstat(descriptor).st_size
         if not size:
             return {}
-        tail = os.pread(descriptor, min(size, 65536), max(size - 65536, 0)).decode("utf-8", "replace")
-        last = _line(tail.splitlines()[-1]) if tail.endswith("\n") else None
-        if last is None or None in [_line(t) for t in tail.splitlines()[1:]]:
+        tail = os.pread(descriptor, min(size, BLOCK), max(size - BLOCK, 0)).decode("utf-8", "replace")
+        last = parse(tail.splitlines()[-1]) if tail.endswith("\n") else None
+        if last is None:
             self._repair(descriptor)
         assert last
         return last["sums"]
@@ -399,105 +407,11 @@ class Ledger:
         os.fsync(descriptor)
 
 
-def _add(sums: Sums, phase: str, charged: dict[str, float]) -> Sums:
-    after = {scope: dict(values) for scope, values in sums.items()}
-    for scope in {WHOLE, phase}:
-        values = after.setdefault(scope, {"usd": 0.0, "held": 0.0, "tokens": 0, "agents": 0})
-        for kind, amount in charged.items():
-            values[kind] = round(values.get(kind, 0) + amount, 9)
-    return after
+def _seconds_since(at: str) -> float:
+    return max((datetime.fromisoformat(now()) - datetime.fromisoformat(at)).total_seconds(), 0.0)
 
 
 def _counted(sums: Sums, scope: str, kind: str) -> float:
     """What counts against a limit: of money also what is held."""
     values = sums.get(scope, {})
     return values.get(kind, 0) + (values.get("held", 0) if kind == "usd" else 0)
-
-
-def figure(value: object) -> float:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(cast(float, value)) if known else 0.0
-
-
-def _line(text: str) -> Json | None:
-    """A line of the ledger, if it is one."""
-    try:
-        line: Any = json.loads(text)
-        datetime.fromisoformat(line["at"])
-        sums = cast(dict[str, dict[str, Any]], line["sums"])
-        sound = all(figure(v) == v for values in sums.values() for v in values.values())
-        sound = sound and isinstance(line["kind"], str) and all(figure(line.get(k, 0)) == line.get(k, 0) for k in ("usd", "held"))
-        return cast(Json, line) if sound else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _read_limits(path: Path, strict: bool) -> dict[str, dict[str, float]]:
-    try:
-        known: Json = files.read_json(path) if path.exists() else {}
-    except StrataError:
-        if strict:
-            raise
-        return {}
-    for scope, limits in known.items():
-        sound = isinstance(limits, dict) and all(figure(v) == v and v > 0 for v in cast(Json, limits).values())
-        if not sound:
-            if strict:
-                raise files.corrupt(path, f"{path}: the limits of {scope or 'the campaign'!r} are no figures above 0")
-            return {}
-    return known
-
-
-class Clock:
-    """Ends what runs when a budget of time is used up: asks this process to stop, as a person would, and says why."""
-
-    def __init__(self, session: Path, scope: str) -> None:
-        self.ledger = Ledger(session)
-        self.scope = scope
-        self.ran_out = False
-        self._ended = threading.Event()
-
-    def __enter__(self) -> Self:
-        limit = self.ledger.limits.get(self.scope, {}).get("wall_seconds")
-        if limit is not None:
-            left = max(limit - self.ledger.wall_seconds(self.scope), 0.0)
-            threading.Thread(target=self._wait, args=(left,), name="wall-clock", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
-    def _wait(self, seconds: float) -> None:
-        if not self._ended.wait(seconds) and not processes.stopping.is_set():
-            self.ran_out = True
-            processes.stopping.set()
-
-    def error(self) -> StrataError:
-        limit = self.ledger.limits[self.scope]["wall_seconds"]
-        what = f"{_named(self.scope)} has used up its {limit:g} wall_seconds, and what was running was stopped"
-        return self.ledger.exceeded(self.scope, "wall_seconds", what)
-
-
-def _named(scope: str) -> str:
-    return f"the phase {scope}" if scope else "the campaign"
-
-
-def _more(limit: float) -> str:
-    return f"{limit * 2:g}"
-
-
-def read_budget(text: str) -> dict[str, float]:
-    """`usd=20,agents=60` from a command line."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        kind, _, value = part.strip().partition("=")
-        try:
-            amount = float(value)
-        except ValueError:
-            amount = -1.0
-        if kind not in LIMITS or not math.isfinite(amount) or amount <= 0:
-            raise StrataError(
-                "USAGE", f"--budget takes usd=20,agents=60 and the like, not {part!r}", f"known: {', '.join(LIMITS)}"
-            )
-        found[kind] = amount
-    return found

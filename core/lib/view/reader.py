@@ -16,7 +16,7 @@ from typing import Any, cast
 from lib.contract import STATUS, Json
 from lib.disk import files, records
 from lib.disk.clock import when
-from lib.session import catalogue, ledger
+from lib.session import budget, catalogue, ledger
 from lib.session.attempts import OUTCOME, Attempt, every_attempt
 from lib.session.outcome import Outcome
 from lib.session.step import Step
@@ -71,7 +71,7 @@ class Reader:
             manifest,
             {"usd": sums.usd, "tokens": sums.tokens, "agents": sums.agents},
             sums.held,
-            {kind: figure(limit) for kind, limit in obj(book.limits.get(ledger.WHOLE)).items()},
+            {kind: figure(limit) for kind, limit in obj(book.limits.get(budget.WHOLE)).items()},
             str(obj(effective.get("settings")).get("driver") or ""),
             when(manifest.get("started_at")) or root.started or _first(folder),
             datetime.now().timestamp(),
