@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lib import cli
-from lib.campaign import named, outlook, phases, redo_plan
+from lib.campaign import named, outlook, phases, preparing, redo_plan
 from lib.cli import Call, Tool
 from lib.contract import Json, nearest, usage
 from lib.disk import files
@@ -46,18 +46,18 @@ def main(call: Call) -> Json:
     phase = choose(chosen, call.options.phase)
     handed_down = call.options.plan.endswith(".json")
     if not handed_down:
-        phases.settle(call, chosen, 3)
+        preparing.apply_settings(call, chosen, 3)
     needed = replace(chosen, phases=(phase,)).depth_needed(call.options.mode) if call.options.mode == "agent" else 2
     call.depth.require(needed if call.depth.current == 0 else needed - 1)
     folder = Path(call.options.session_dir) if call.options.session_dir else None
     asked = redo_plan.from_run(phase, call.options.start_from, folder) if call.options.start_from else None
     if call.options.explain:
         call.look_at_session()
-        phases.stand(call, chosen)
+        preparing.enter_workspace(call, chosen)
         return outlook.plan(look.begin(call, asked), chosen, (phase,)).document()
     call.open_session(f"{chosen.name}-{phase.name}", phase.folder)
     if not handed_down:
-        phases.furnish(call, chosen)
+        preparing.make_workspace(call, chosen)
     if asked:
         redo.mark(call.session.folder, asked)
     return phases.run(call, chosen, phase)

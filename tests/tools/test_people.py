@@ -372,11 +372,11 @@ def test_a_rollback_that_was_cut_short_is_finished(repository: House) -> None:
     before = state_of(repository.workspace)
     put_back = "        changed = self.tree.put_back("
     killed = f"        import os; os.kill(os.getpid(), 9)\n{put_back}"
-    repository.rewrite("phases", (put_back, killed))
+    repository.rewrite("rollback", (put_back, killed))
     campaign(repository)
     shutil.rmtree(repository.workspace / "new")  # as far as it came
     (repository.workspace / "kept.txt").unlink()
-    repository.rewrite("phases", (killed, put_back))
+    repository.rewrite("rollback", (killed, put_back))
     ran = resume(repository)
     assert ran.code == 3, "the phase is done again from where it was put back to, and fails again"
     assert state_of(repository.workspace) == before

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.attempt import refinements
 from lib.attempt.findings import worst
-from lib.campaign import approvals, checkpoints, goals, outlook, people, phases
+from lib.campaign import approvals, checkpoints, goals, outlook, people, preparing
 from lib.campaign.ending import Ending
 from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.disk import files
@@ -19,7 +19,7 @@ from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process import fanout
 from lib.process.tools import ToolResult
-from lib.session import ledger, remembered, watchers
+from lib.session import budget, ledger, remembered, wall_clock, watchers
 from lib.session.signature import signature
 from lib.session.step import Step
 from lib.stages import agent_mode
@@ -33,14 +33,14 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
     folder = call.session.folder
     if not (folder / "plan.yaml").exists() or (folder / "plan.yaml").read_text(encoding="utf-8") != plan_text:
         files.write_atomic(folder / "plan.yaml", plan_text)
-    phases.furnish(call, plan)
-    given = ledger.read_budget(call.options.budget) if call.options.budget else {}
+    preparing.make_workspace(call, plan)
+    given = budget.given(call.options.budget) if call.options.budget else {}
     known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
     limits = {p.folder: p.budget for p in plan.phases if p.budget}
-    whole = plan.budget | known.get(ledger.RAISED, {}) | given
-    raised = known.get(ledger.RAISED, {}) | given
+    whole = plan.budget | known.get(budget.RAISED, {}) | given
+    raised = known.get(budget.RAISED, {}) | given
     if whole or limits:
-        files.write_json(folder / "budget.json", {**limits, ledger.WHOLE: whole, ledger.RAISED: raised})
+        files.write_json(folder / "budget.json", {**limits, budget.WHOLE: whole, budget.RAISED: raised})
     ledger.Ledger(folder).begin_run()
     effective = folder / "effective-config.json"
     settings: Json = {
@@ -115,10 +115,10 @@ class Campaign:
         self.state("INIT")
         if not checkpoints.newest(self.call.session.folder):
             self.checkpoint()
-        with ledger.Clock(self.call.session.folder, ledger.WHOLE) as clock:
+        with wall_clock.Clock(self.call.session.folder, budget.WHOLE) as clock:
             return self.rounds(clock)
 
-    def rounds(self, clock: ledger.Clock) -> Json:
+    def rounds(self, clock: wall_clock.Clock) -> Json:
         while True:
             try:
                 self.held = self.ask_about_plan()

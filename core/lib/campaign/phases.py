@@ -9,6 +9,7 @@ from typing import Any
 from lib.attempt import refinements
 from lib.campaign import checkpoints, outlook
 from lib.campaign.approvals import Approvals
+from lib.campaign.rollback import Rollback
 from lib.contract import (
     ASKS_PARENT,
     CORE,
@@ -22,7 +23,6 @@ from lib.contract import (
     Json,
     StrataError,
     gravest,
-    usage,
 )
 from lib.disk import files
 from lib.disk.clock import now
@@ -31,15 +31,12 @@ from lib.plan.orchestration import Question
 from lib.plan.plan import Phase, Plan, Run
 from lib.process import fanout
 from lib.process.tools import ToolResult
-from lib.session import ledger, watchers
+from lib.session import ledger, wall_clock, watchers
 from lib.session.attempts import every_outcome
 from lib.session.step import Step
 from lib.stages import agent_mode, sentinel
-from lib.stages.finished import BEFORE
-from lib.tool import depth
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
-from lib.workspace import trees
 
 FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
 
@@ -54,65 +51,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
 
 
-def settle(call: Call, plan: Plan, layer: int) -> None:
-    """What the plan says, where neither the command line nor an earlier run does."""
-    options = call.options
-    resumed = bool(getattr(options, "resume", None))
-    if plan.driver and not options.driver and not resumed:
-        call.driver = plan.driver
-    if call.driver == "replay" and not options.fixtures:
-        options.fixtures = plan.fixtures or None
-    if call.driver == "replay" and not (options.fixtures and Path(options.fixtures).is_dir()):
-        usage(f"--driver replay needs the folder of a recorded session, not {options.fixtures!r}", "--fixtures DIR")
-    if plan.workspace not in ("session", ".") and not options.cwd and not resumed:
-        call.cwd = Path(plan.workspace).resolve()
-        if not call.cwd.is_dir():
-            usage(f"the workspace {plan.workspace} is not there", "stand where it is, or give --cwd")
-    for phase in plan.phases:
-        if phase.rollback:
-            trees.require_repository(call.cwd, f"{phase.name}: `on_failure: rollback`")
-    maximum = plan.max_depth if options.max_depth is None else options.max_depth
-    call.depth = depth.from_environment(layer, options.current_depth, maximum)
-
-
-def stand(call: Call, plan: Plan) -> None:
-    """Where the plan's agents work, without making anything."""
-    if plan.workspace == "session":
-        call.cwd = call.session.folder / "workspace"
-
-
-def furnish(call: Call, plan: Plan) -> None:
-    """The fresh workspace of a plan that wants one, with its files in it."""
-    if plan.workspace != "session":
-        return
-    workspace = call.session.folder / "workspace"
-    workspace.mkdir(exist_ok=True)
-    for name, text in plan.files.items():
-        target = files.inside(workspace, name, "a file of the plan")
-        if not target.exists():
-            files.write_atomic(target, text)
-    stand(call, plan)
-
-
 def run(call: Call, plan: Plan, phase: Phase) -> Json:
     """Runs the phase and returns its report. What is finished is skipped: running it again is how it is resumed."""
     coordinator = Coordinator(call, plan, phase)
     if call.options.roll_back:
-        return coordinator.only_roll_back()
-    coordinator.begin()
+        done = coordinator.rollback.only()
+        watchers.report(call.session.folder)
+        ended: Json = {"tool": "coordinator", "status": "success", "exit_code": 0, "phase": phase.folder}
+        return ended | {"rolled_back": done}
+    coordinator.rolled_back = coordinator.rollback.begin()
     code, grade = coordinator.within_its_time()
     unfinished = code in UNFINISHED or coordinator.out_of_budget()
     if code not in DONE and not unfinished and not call.options.keep_failed:
-        coordinator.roll_back()
+        coordinator.rolled_back = coordinator.rollback.roll_back()
     if unfinished:
-        coordinator.pause()
+        coordinator.rollback.pause()
     document = coordinator.report(code, grade)
     coordinator.checkpoint(grade)
     return document | {"report": str(watchers.report(call.session.folder))}
-
-
-def _since(before: Json) -> Json:
-    return {key: value for key, value in before.items() if key.startswith("rolled_back_at")}
 
 
 def _escalated(reply: ToolResult) -> ToolResult:
@@ -148,6 +104,7 @@ class Coordinator:
         self.plan = plan
         self.phase = phase
         self.folder = call.session.folder / "phases" / phase.folder
+        self.rollback = Rollback(call, phase)
         self.replies: dict[str, ToolResult] = {}
         self.sentinel: Json = {}
         self.rolled_back: Json = {}
@@ -159,7 +116,7 @@ class Coordinator:
         if not timed:
             return self.whole()
         book.begin_run(self.phase.folder)
-        with ledger.Clock(self.call.session.folder, self.phase.folder) as clock:
+        with wall_clock.Clock(self.call.session.folder, self.phase.folder) as clock:
             try:
                 return self.whole()
             except Interrupted:
@@ -343,94 +300,6 @@ class Coordinator:
             flags += ["--extra-context", str(Path(path).absolute())]
         flags += ["--request", sentinel.request(phase, self.call.cwd)]
         return [*flags, "--", *phase.checks]
-
-    # Rollback
-
-    def begin(self) -> None:
-        """Where the workspace is put back to, if it comes to that: as it was before the phase first touched it."""
-        if not self.phase.rollback:
-            return
-        trees.require_repository(self.call.cwd, f"{self.phase.name}: `on_failure: rollback`")
-        path = self.folder / BEFORE
-        report = self.folder / "report.json"
-        before = files.read_json(path) if path.exists() else {}
-        if before.get("rolling_back"):  # it was cut short: what was begun is finished first
-            self._finish_roll_back(before)
-            before = files.read_json(path)
-        ended_well = report.exists() and files.read_json(report).get("exit_code") in DONE
-        if before and not before.get("rolled_back") and not ended_well and not self._touched_while_waiting(before):
-            return  # resumed: what there is now is already this phase's work
-        commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")
-        number = before.get("rollbacks", 0)
-        files.write_json(
-            path, {"commit": commit, "ref": f"{self.refs}/before", "at": now(), "rollbacks": number, **_since(before)}
-        )
-
-    def _touched_while_waiting(self, before: Json) -> bool:
-        """Whether somebody else worked here while the phase waited for a person: that is not ours to put back."""
-        paused = before.get("paused")
-        return bool(paused) and not self.tree.same(paused, self.tree.take(f"{self.refs}/resumed", "as it was found"))
-
-    def pause(self) -> None:
-        """The phase waits: what the workspace is like now is what it left."""
-        path = self.folder / BEFORE
-        if self.phase.rollback and path.exists():
-            paused = self.tree.take(f"{self.refs}/paused", f"{self.phase.name}, while it waits")
-            files.write_json(path, files.read_json(path) | {"paused": paused})
-
-    def roll_back(self) -> None:
-        if not self.phase.rollback:
-            return
-        path = self.folder / BEFORE
-        before = files.read_json(path)
-        number = before.get("rollbacks", 0) + 1
-        ref = f"{self.refs}/failed-{number}"
-        failed = self.tree.take(ref, f"{self.phase.name}, failed, as it was before it was rolled back")
-        before |= {"rolling_back": {"ref": ref, "commit": failed}, "rollbacks": number}
-        files.write_json(path, before)
-        self._finish_roll_back(before)
-
-    def _finish_roll_back(self, before: Json) -> None:
-        """From here on it can be cut short at any moment and goes on."""
-        failed = before["rolling_back"]
-        changed = self.tree.put_back(before["commit"])
-        self.rolled_back = {**failed, "to": before["commit"], "paths": changed[:200]}
-        files.write_json(self.folder / f"rolled-back-{before['rollbacks']}.json", self.rolled_back)
-        kept = {key: value for key, value in before.items() if key not in ("rolling_back", "paused")}
-        files.write_json(
-            self.folder / BEFORE,
-            kept | {"rolled_back": True, "rolled_back_at": now(), "rolled_back_at_number": self.call.session.next_number()},
-        )
-        self.call.event(self.call.label, "rolled-back", {"paths": len(changed), "failed_state": failed["ref"]})
-
-    def only_roll_back(self) -> Json:
-        """What a campaign asks for when it has given up on the phase."""
-        path = self.folder / BEFORE
-        known = self.folder / "report.json"
-        if not path.exists():
-            raise StrataError(
-                "NOTHING_TO_ROLL_BACK", f"the phase {self.phase.name} has kept no state of before", "on_failure: rollback"
-            )
-        if not files.read_json(path).get("rolled_back"):
-            self.roll_back()
-        if known.exists() and self.rolled_back:
-            files.write_json(known, files.read_json(known) | {"rolled_back": self.rolled_back})
-        watchers.report(self.call.session.folder)
-        return {
-            "tool": "coordinator",
-            "status": "success",
-            "exit_code": 0,
-            "phase": self.phase.folder,
-            "rolled_back": self.rolled_back,
-        }
-
-    @property
-    def tree(self) -> trees.Tree:
-        return trees.of_workspace(self.call.cwd, self.call.session.folder)
-
-    @property
-    def refs(self) -> str:
-        return f"{trees.ref_home(self.call.session.folder, self.call.trace_id)}/{self.phase.folder}"
 
     def report(self, code: ExitCode | None, grade: str) -> Json:
         """The seed's phase report. Before the end it says so, and can be taken for nothing else."""

@@ -308,5 +308,7 @@ def run_command(argv: Sequence[str], **options: object) -> Finished:
     return run(kept(argv), **options)  # type: ignore[arg-type]
 
 
-def kept(argv: Sequence[str]) -> list[str]:
-    return [sys.executable, "-S", "-E", str(CORE / "lib" / "process" / "keeper.py"), "--", *argv]
+def kept(argv: Sequence[str], parent: int = 0) -> list[str]:
+    """The command under a keeper. `parent`: of one that is started by somebody who passes no lease on."""
+    watched = ["--parent", str(parent)] if parent else []
+    return [sys.executable, "-S", "-E", str(CORE / "lib" / "process" / "keeper.py"), *watched, "--", *argv]

@@ -31,9 +31,25 @@ JUDGED = "judged.json"  # beside the outcome of a check: every file of the folde
 
 
 @dataclass(frozen=True)
-class Before:
-    """Of a phase that can be rolled back, what decides whether its steps are finished."""
+class Failed:
+    """Where the work that was rolled back is kept."""
 
+    ref: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the workspace was like before a phase that can be rolled back, and what became of that."""
+
+    commit: str = ""
+    ref: str = ""
+    at: str = ""
+    rollbacks: int = 0
+    paused: str = ""  # what it was like when the phase began to wait for a person
+    rolling_back: Failed | None = None  # begun, and not finished yet
+    rolled_back: bool = False
+    rolled_back_at: str = ""
     rolled_back_at_number: int = 0
 
 

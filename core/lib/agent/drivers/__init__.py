@@ -11,6 +11,8 @@ from typing import Any
 from lib.agent.drivers.paths import Names
 from lib.contract import ExitCode, Json
 
+WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
+
 
 def _counts(name: str, value: object) -> bool:
     """Whether a field of a model's usage is an amount, and not a property of the model."""

@@ -16,8 +16,11 @@ from lib.session.outcome import FileChange
 from lib.workspace.snapshot import real_name
 
 
-def keep(request: Request, answer: Answer, changes: list[FileChange], roots: dict[str, Path]) -> None:
-    """Writes `meta.json` last: with it, the attempt can be replayed."""
+def keep(request: Request, answer: Answer, changes: list[FileChange], roots: dict[str, Path], whole: bool) -> None:
+    """Writes `meta.json` last. `whole`: with all that is needed to replay the attempt."""
+    if not whole:
+        files.write_json(request.attempt / "meta.json", describe(request, answer))
+        return
     names = request.names
     for change in changes:
         if change.change != "deleted" and change.kind == "file":
@@ -29,11 +32,11 @@ def keep(request: Request, answer: Answer, changes: list[FileChange], roots: dic
         path = request.attempt / name
         if path.exists():
             files.write_atomic(path, names.hide(path.read_text(encoding="utf-8")))
-    meta = describe(request, answer, changes)
+    meta = describe(request, answer) | {"changes": [c.document() for c in changes]}
     files.write_atomic(request.attempt / "meta.json", names.hide(json.dumps(meta, indent=2, ensure_ascii=False)) + "\n")
 
 
-def describe(request: Request, answer: Answer, changes: list[FileChange]) -> Json:
+def describe(request: Request, answer: Answer) -> Json:
     """What is known of an agent session, for the attempt folder."""
     return {
         "version": 1,
@@ -44,7 +47,6 @@ def describe(request: Request, answer: Answer, changes: list[FileChange]) -> Jso
         "prompt_sha256": files.sha256_text(redact(request.names.told(request.prompt))),
         "answer": answer.document(),
         "scripted": _on_this_machine(request.env.get("ANTHROPIC_BASE_URL", "")),
-        "changes": [c.document() for c in changes],
     }
 
 
