@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lib.contract import STATUS, StrataError
-from lib.disk import config, files
+from lib.disk import config, files, first_look, schemas
 from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
 from lib.plan.task import Task
 from lib.process import processes, tools
@@ -203,6 +204,23 @@ def test_agent_files(tmp_path: Path, front: Any, body: str) -> None:
     finally:
         agents.PROMPTS = known
         agents.load.cache_clear()
+
+
+GOOD: dict[str, Any] = {"plan": PLAN, "orchestrator": ORCHESTRATOR, "checks": CHECKS, "agent": AGENT}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_the_first_look_knows_our_schemas(name: str) -> None:
+    assert first_look.surely_valid(GOOD[name], schemas.read(name)), "importing jsonschema would cost more than the rest"
+
+
+@pytest.mark.parametrize("name", GOOD)
+@given(data=st.data())
+def test_the_first_look_never_takes_for_valid_what_jsonschema_refuses(name: str, data: Any) -> None:
+    document = data.draw(damaged(GOOD[name]) | anything)
+    schema = schemas.read(name)
+    if first_look.surely_valid(document, schema):
+        assert jsonschema.validators.validator_for(schema)(schema).is_valid(document), document
 
 
 @given(name=words, text=st.binary(max_size=200))

@@ -177,9 +177,11 @@ def furnished(folder: Path) -> House:
     house.orchestrator(STAGES, "trial")
     (house.folder / "plan.yaml").write_text(PLAN)
     (house.folder / "checks.yaml").write_text("version: 1\nchecks: {mended: {command: test -f mended}}\n")
-    marked = "    path.parent.mkdir(parents=True, exist_ok=True)\n"
-    known = house.rewrite("files", (marked, f"    crash_point(path)\n{marked}"), more=POINT)
-    assert known.count(marked) == 2, "write_atomic and append_line"
+    begun = [  # of write_atomic and of append_line
+        "    raw = redact(data).encode() if isinstance(data, str) else data\n",
+        '    line = redact(json.dumps(document, ensure_ascii=False)) + "\\n"\n',
+    ]
+    house.rewrite("files", *((line, f"    crash_point(path)\n{line}") for line in begun), more=POINT)
     written = "        os.write(descriptor, text.encode())\n"
     house.rewrite("ledger", (written, f"        files.crash_point(self.path)\n{written}"))
     spawn = (house.folder / "core/spawn.py").read_text()

@@ -121,9 +121,11 @@ def shapes() -> dict[str, Shape]:
 
 def furnished(folder: Path, shape: Shape | None) -> House:
     house = House(folder)
-    marked = "    path.parent.mkdir(parents=True, exist_ok=True)\n"
-    known = house.rewrite("files", (marked, f"    crash_point(path)\n{marked}"), more=POINT)
-    assert known.count(marked) == 2, "write_atomic and append_line"
+    begun = [  # of write_atomic and of append_line
+        "    raw = redact(data).encode() if isinstance(data, str) else data\n",
+        '    line = redact(json.dumps(document, ensure_ascii=False)) + "\\n"\n',
+    ]
+    house.rewrite("files", *((line, f"    crash_point(path)\n{line}") for line in begun), more=POINT)
     if shape:
         for name, body in shape.orchestrators.items():
             house.orchestrator(body, name)

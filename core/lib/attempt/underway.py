@@ -165,8 +165,10 @@ class Underway:
             finished_at=now(),
             duration_seconds=round(self.timer.elapsed_seconds(), 3),
         ).document()
-        names = Names(call.session.folder, call.cwd, self.attempt.folder)
-        self.attempt.finish(names.hide_in(outcome) if call.driver == "record" else outcome, self._hand_over)
+        kept = outcome
+        if call.driver == "record":
+            kept = Names(call.session.folder, call.cwd, self.attempt.folder).hide_in(outcome)
+        self.attempt.finish(kept, self._hand_over)
         outcome["outputs"] = [{**c.document(), "path": str(self._root(c.root) / c.path)} for c in published]
         call.artifact = next((self._root(c.root) / c.path for c in published), None)
         return outcome | {"session_dir": str(call.session.folder), "attempt_dir": str(self.attempt.folder)}

@@ -18,6 +18,12 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
+def prepare(*kinds: type[Any]) -> None:
+    """Works out how these are read, once for every process that is forked from this one."""
+    for kind in kinds:
+        _decoder(kind)
+
+
 def read(path: Path, kind: type[Record]) -> Record:
     """The record in a state file. One that is torn, or holds something else, stops the run under its name and its place."""
     try:
@@ -36,7 +42,7 @@ def look(path: Path, kind: type[Record]) -> Record | None:
 
 def of(document: object, kind: type[Record]) -> Record:
     """A record from a document that is read already. Raises ValueError with the place."""
-    return msgspec.convert(document, kind)
+    return _decoder(kind).decode(msgspec.json.encode(document))  # convert() works out the type anew at every call
 
 
 def document(record: object) -> Any:

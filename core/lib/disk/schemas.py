@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from lib import names
 from lib.contract import HOUSE, Json, StrataError, nearest
+from lib.disk.first_look import surely_valid
 
 FOLDER = HOUSE / "config" / "schemas"
 
@@ -49,6 +50,8 @@ def check_schema(schema: Any, where: str) -> Json:
 
 def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any], str]]:
     """What is wrong, as (path, message) pairs; empty when nothing is."""
+    if surely_valid(document, schema):
+        return []
     from jsonschema.validators import validator_for
 
     validator: Any = validator_for(schema)(schema)

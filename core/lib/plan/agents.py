@@ -87,9 +87,13 @@ class Agent:
         return [name for name, given in self.inputs.items() if not given.optional]
 
 
+_RULE = re.compile(r"(?:[^,(]|\([^)]*\))+")
+_PARTS = re.compile(r"---\n(.*?\n)---\n(.*)\Z", re.S)
+
+
 def split_rules(text: str) -> tuple[str, ...]:
     """`Read, Bash(git log:*)` → two rules. Commas inside parentheses belong to the rule."""
-    rules = re.findall(r"(?:[^,(]|\([^)]*\))+", text)
+    rules: list[str] = _RULE.findall(text)
     return tuple(r.strip() for r in rules if r.strip())
 
 
@@ -101,12 +105,13 @@ def check_tools(rules: tuple[str, ...], where: str) -> None:
 
 
 def find(name: str) -> Path:
-    matches = [p for p in PROMPTS.glob("*/*.md") if p.stem == name]
+    places = sorted(PROMPTS.iterdir()) if "/" not in name else []
+    matches = [p for folder in places if (p := folder / f"{name}.md").is_file()]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        places = ", ".join(str(p.relative_to(PROMPTS)) for p in matches)
-        raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {places}", "rename one")
+        named = ", ".join(str(p.relative_to(PROMPTS)) for p in matches)
+        raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {named}", "rename one")
     known = [p.stem for p in PROMPTS.glob("*/*.md")]
     raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r} under prompts/", nearest(name, known))
 
@@ -118,7 +123,7 @@ def load(name: str) -> Agent:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise config.ConfigError(file, 0, f"cannot be read: {error}", "it must be UTF-8 text") from None
-    found = re.match(r"---\n(.*?\n)---\n(.*)\Z", text, re.S)
+    found = _PARTS.match(text)
     if not found:
         raise config.ConfigError(file, 1, "no frontmatter", "start the file with --- name, description … ---")
     document = config.Document(file, found[1], first_line=2)

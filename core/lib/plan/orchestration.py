@@ -23,6 +23,7 @@ ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an age
 
 # References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
 PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
+_REFERENCE = re.compile(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)")
 Resolve = Callable[[str], Any]
 
 
@@ -34,7 +35,7 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference | None:
-        found = re.fullmatch(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)", text)
+        found = _REFERENCE.fullmatch(text)
         return Reference(found[2], tuple(found[3].split(".")[1:]), bool(found[1])) if found else None
 
 

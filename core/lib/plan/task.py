@@ -151,3 +151,7 @@ def _finish(task: Task, completion: str, structured: str) -> str:
         f"- `STAGE_{task.action or 'TASK'}_COMPLETE` when every output is in place\n"
         "- `STAGE_FAILED: <reason>` when it is not"
     )
+
+
+def prepare_for_forks() -> None:
+    records.prepare(Task)

@@ -1,8 +1,9 @@
-"""A process that a tool keeps beside itself and that starts the tools below by forking, with all they share already loaded.
+"""A process that the outermost tool keeps beside itself and that starts all tools below by forking, with what they share loaded.
 
 Starting an interpreter and importing a library costs more than most steps do. The nursery is forked before the tool has
 threads, imports the rest of the library once, and then becomes each tool that is asked for: a process like any other,
-with its own session, environment, descriptors and command line. A request is a memory file that says what to run, and
+with its own session, environment, descriptors and command line. Every tool that it starts can ask it for more. Who asked for a
+tool holds a channel to it: when that is gone, so is the tool. A request is a memory file that says what to run, and
 descriptors: the channel its end is told on, its three streams, and what it inherits. Linux only; elsewhere, and for a
 tool that was made for other dependencies, a new interpreter is started.
 """
@@ -20,10 +21,12 @@ import os
 import select
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
 import threading
+import time
 import types
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -31,6 +34,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from lib import names
 from lib.contract import CORE
 from lib.process import keeper
 
@@ -38,15 +42,21 @@ ARGUMENT_LIMIT = 128 * 1024  # bytes in one word of a command line, on Linux
 _NUMBER = struct.Struct("i")
 _LOST = -signal.SIGKILL  # what we say of a child whose end nobody could tell us
 
-pid = 0  # the nursery of this process, while it has one
+INSIST_SECONDS = 20.0  # a tool whose asker is gone is told to stop; after this long it is killed
+
+pid = 0  # the nursery this process opened itself; 0: it has none, or was lent one
 _control: socket.socket | None = None
 _closing = threading.Lock()
 
 
 def open_nursery() -> None:
-    """To be called before this process starts a thread."""
+    """To be called before this process starts a thread. A tool that a nursery started goes on asking that one."""
     global pid, _control
     if sys.platform != "linux":
+        return
+    lent = lent_nursery()
+    if lent is not None:
+        _control = socket.socket(fileno=lent)
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     forked = os.fork()
@@ -56,13 +66,32 @@ def open_nursery() -> None:
     pid, _control = forked, ours
 
 
+def lent_nursery() -> int | None:
+    """The descriptor of the nursery that started this process, taken out of the environment."""
+    text = os.environ.pop(names.NURSERY, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        return None
+    try:
+        os.set_inheritable(int(text), False)
+        return int(text) if stat.S_ISSOCK(os.fstat(int(text)).st_mode) else None
+    except OSError:
+        return None  # a variable without its descriptor means nothing
+
+
+def lend() -> dict[str, int]:
+    """What a tool is given so that it can ask the same nursery."""
+    return {names.NURSERY: _control.fileno()} if _control else {}
+
+
 def close_nursery() -> None:
-    """What it started and is still there becomes ours, as its subreaper; new tools get an interpreter of their own."""
+    """What it started and is still there becomes ours, as its subreaper; new tools get an interpreter of their own. One that was
+    lent is only given back."""
     global pid, _control
     with _closing:
         if _control:
-            keeper.send(pid, signal.SIGKILL)
-            keeper.wait_for(pid)
+            if pid:
+                keeper.send(pid, signal.SIGKILL)
+                keeper.wait_for(pid)
             _control.close()
             pid, _control = 0, None
 
@@ -173,20 +202,26 @@ def _serve(control: socket.socket) -> NoReturn:
     told: list[
         socket.socket
     ] = []  # whose end was told; they are closed from the other side, or an order on its way would undo it
+    alone: dict[int, float] = {}  # whose asker is gone, with the moment at which they are killed
     while True:
-        ready = _readable([control, wake, *channels.values(), *told])
+        ready = _readable([control, wake, *channels.values(), *told], 1.0 if alone else None)
+        for child in [c for c, at in alone.items() if time.monotonic() > at]:
+            keeper.send(child, signal.SIGKILL)
+            del alone[child]
         for channel in [c for c in told if c.fileno() in ready]:
             if not channel.recv(1):
                 told.remove(channel)
                 channel.close()
         for child in [c for c, channel in channels.items() if channel.fileno() in ready]:
-            order = channels[child].recv(1)
-            keeper.send(child, order[0] if order else signal.SIGKILL)
+            order = _order(channels[child])
+            keeper.send(child, order or signal.SIGTERM)
             if not order:
                 channels.pop(child).close()
+                alone[child] = time.monotonic() + INSIST_SECONDS
         if wake in ready:
             os.read(wake, 4096)
         for child, code in _ended():
+            alone.pop(child, None)
             if child in channels:
                 channel = channels.pop(child)
                 channel.send(_NUMBER.pack(code))
@@ -205,12 +240,28 @@ def _serve(control: socket.socket) -> NoReturn:
                 os.close(descriptor)
 
 
+def _order(channel: socket.socket) -> int:
+    """The signal somebody sends a tool; 0 where that somebody is gone."""
+    try:
+        order = channel.recv(1)
+    except ConnectionResetError:
+        return 0
+    return order[0] if order else 0
+
+
 @cache  # a nursery below another has it all from there
 def _load() -> None:
     for path in sorted((CORE / "lib").rglob("*.py")):
         name = ".".join(path.relative_to(CORE).with_suffix("").parts)
-        importlib.import_module(name.removesuffix(".__init__"))
-    argparse.ArgumentParser().parse_args([])  # compiles the patterns that every tool's parser needs
+        module = importlib.import_module(name.removesuffix(".__init__"))
+        prepare = getattr(module, "prepare_for_forks", None)
+        if prepare:
+            prepare()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--flag")
+    parser.parse_args(["--flag", "x", "--", "a", "b"])  # compiles the patterns that every tool's parser needs
     gc.freeze()  # what is shared stays shared
 
 

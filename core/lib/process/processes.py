@@ -105,7 +105,7 @@ def _fork(
     if not nursery.can_start(argv):
         return None
     try:
-        return nursery.start(argv, cwd=cwd, env=env, inherit=inherit, stdin=stdin)
+        return nursery.start(argv, cwd=cwd, env=env, inherit={**inherit, **nursery.lend()}, stdin=stdin)
     except (BrokenPipeError, ConnectionError):
         nursery.close_nursery()
         return None

@@ -18,6 +18,7 @@ from typing import cast
 from lib.contract import CORE, STATUS, ExitCode, Json, StrataError
 from lib.process import processes
 
+_LAYER = re.compile(r"^TOOL = Tool\([^)]*?layer=(\d)", re.M)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
 
 
@@ -59,7 +60,7 @@ def inline_block(script: Path) -> str | None:
 @cache
 def layer_of(script: Path) -> int | None:
     """The layer a tool declares, read from its source so that calling a tool never imports it."""
-    found = re.search(r"^TOOL = Tool\([^)]*?layer=(\d)", script.read_text(encoding="utf-8"), re.M)
+    found = _LAYER.search(script.read_text(encoding="utf-8"))
     return int(found[1]) if found else None
 
 

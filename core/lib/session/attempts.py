@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.contract import STATUS, ExitCode, Json
 from lib.disk import files, records
-from lib.session.outcome import VERSION, Left, Outcome
+from lib.session.outcome import VERSION, Begun, FileChange, Left, Outcome
 from lib.session.step import Step
 
 OUTCOME = "outcome.json"
@@ -114,3 +114,7 @@ def ended(attempts: list[Attempt]) -> list[tuple[Attempt, Outcome]]:
     """Those that ran to an end of their own, oldest first. An interrupted one was cut short and does not count."""
     pairs = [(attempt, attempt.outcome) for attempt in attempts]
     return [(attempt, outcome) for attempt, outcome in pairs if outcome and outcome.exit_code != ExitCode.INTERRUPTED]
+
+
+def prepare_for_forks() -> None:
+    records.prepare(Outcome, Left, Begun, list[FileChange])

@@ -184,7 +184,8 @@ class Ledger:
             line |= session or {}
             after = add(sums, reservation.phase, charged)
             self._append(descriptor, line | charged, after)
-            known = str((session or {}).get("agent_session_id") or "") if usd is not None else ""
+            held = after[WHOLE]["held"] > 1e-9  # or there is nothing that could be freed
+            known = str((session or {}).get("agent_session_id") or "") if usd is not None and held else ""
             for more, sums_then in self._freed(after, known):
                 self._append(descriptor, more, sums_then)
         return [

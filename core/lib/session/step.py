@@ -9,6 +9,8 @@ from pathlib import Path
 from lib.contract import usage
 from lib.disk import files
 
+_ROUND = re.compile(r"round-(\d+)")
+
 
 @dataclass(frozen=True)
 class Step:
@@ -39,7 +41,7 @@ class Step:
         phase = parts[1] if parts[0] == "phases" else ""
         head = parts[2 if phase else 0 : at]
         stage, *rest = parts[at + 1 :]
-        number = re.fullmatch(r"round-(\d+)", rest[0]) if rest else None
+        number = _ROUND.fullmatch(rest[0]) if rest else None
         rest = rest[1:] if number else rest
         return Step(phase, head[0] if head else "", stage, int(number[1]) if number else 0, rest[0] if rest else "")
 

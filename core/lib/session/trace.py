@@ -11,11 +11,13 @@ from lib import names
 from lib.contract import StrataError
 from lib.disk import files
 
+_ID = re.compile(r"[0-9a-f]{16}")
+
 
 def get_trace_id() -> str | None:
     """The trace this process belongs to, if it was started in one."""
     value = os.environ.get(names.TRACE)
-    if value is not None and not re.fullmatch(r"[0-9a-f]{16}", value):
+    if value is not None and not _ID.fullmatch(value):
         raise StrataError("BAD_ENVIRONMENT", f"{names.TRACE} must be 16 hex digits, not {value!r}", "unset it")
     return value
 
@@ -24,7 +26,7 @@ def propagate_trace_id(session_dir: Path | str | None = None) -> str:
     """The trace id for this process and all below it: the session's, the inherited one, or a new one."""
     stored = Path(session_dir) / ".trace" if session_dir else None
     trace = stored.read_text(encoding="ascii", errors="replace").strip() if stored and stored.exists() else ""
-    if stored and trace and not re.fullmatch(r"[0-9a-f]{16}", trace):
+    if stored and trace and not _ID.fullmatch(trace):
         raise files.corrupt(stored, f"{stored} holds no trace id: 16 hex digits")
     trace = trace or get_trace_id() or secrets.token_hex(8)
     os.environ[names.TRACE] = trace

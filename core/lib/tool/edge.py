@@ -66,6 +66,8 @@ def run(
     _open_missing_streams()
     if tool.layer:
         nursery.open_nursery()
+    else:
+        nursery.lent_nursery()  # a spawn starts no tools
     keeper.become_subreaper()
     processes.inherit_lock()
     interrupts = _Signals()

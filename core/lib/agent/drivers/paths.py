@@ -6,12 +6,14 @@ import json
 import os
 import re
 import sys
+from functools import cached_property
 from pathlib import Path
 
 from lib.contract import HOUSE, Json
 
 MARK = "{{strata:"
 LITERAL = "{{strata:literal:"  # what a text that itself speaks of such names becomes
+_ATTEMPT = re.compile(r"(?<=/)attempt-\d+(?=[/\s.,;)]|$)")
 
 
 class Names:
@@ -24,16 +26,19 @@ class Names:
         for name, folder in folders.items():
             for path in {str(folder), os.path.realpath(folder)}:
                 pairs.append((path, f"{{{{strata:{name}}}}}"))
-        # The longest first: a session may lie in the workspace, or the workspace in the session. A path ends where it
-        # ends: /a/work is not the beginning of /a/work-2.
         self.names = dict(pairs)
-        longest_first = sorted(self.names, key=lambda path: -len(path))
-        self.pattern = re.compile(r"(?<![\w.-])(?:" + "|".join(re.escape(p) for p in longest_first) + r")(?![\w-]|\.\w)")
         self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The longest first: a session may lie in the workspace, or the workspace in the session. A path ends where it ends:
+        /a/work is not the beginning of /a/work-2."""
+        longest_first = sorted(self.names, key=lambda path: -len(path))
+        return re.compile(r"(?<![\w.-])(?:" + "|".join(re.escape(p) for p in longest_first) + r")(?![\w-]|\.\w)")
 
     def told(self, text: str) -> str:
         """A prompt as it is compared with a recorded one: how often an attempt was cut off before makes no difference."""
-        return re.sub(r"(?<=/)attempt-\d+(?=[/\s.,;)]|$)", "attempt-n", self.hide(text))
+        return _ATTEMPT.sub("attempt-n", self.hide(text))
 
     def hide(self, text: str) -> str:
         return self.pattern.sub(lambda found: self.names[found[0]], text.replace(MARK, LITERAL))
