@@ -67,10 +67,7 @@ def _stop_the_world():
     """Every process of the tree but this one, stopped; nothing is started behind our back."""
     import os, signal
     from lib.process import keeper
-    root = os.getpid()
-    table = keeper.parents()
-    while b"core/" in _words(table.get(root, 0)):
-        root = table[root]
+    root = _root()
     stopped = []
     while True:
         new = [p for p in [root, *keeper.descendants(root)] if p != os.getpid() and p not in stopped]
@@ -82,15 +79,25 @@ def _stop_the_world():
 
 
 def _above(layer):
+    """The one process of a layer: which tool it is, its command line says; whose child it is does not tell."""
     import os
     from lib.process import keeper
-    table, pid, found = keeper.parents(), os.getpid(), []
-    while pid in table:
-        pid = table[pid]
-        words = _words(pid).replace(b"\\0", b" ").split(b" ")
-        if words[1:2] and words[1].endswith(f"core/{layer}.py".encode()):
-            found.append(pid)
-    return found[:1]
+    found = [p for p in keeper.descendants(_root()) if p != os.getpid() and _is(p, layer)]
+    return found[:1] or [p for p in [_root()] if _is(p, layer)]
+
+
+def _root():
+    import os
+    from lib.process import keeper
+    table, root = keeper.parents(), os.getpid()
+    while b"core/" in _words(table.get(root, 0)):
+        root = table[root]
+    return root
+
+
+def _is(pid, layer):
+    words = _words(pid).replace(b"\\0", b" ").split(b" ")
+    return bool(words[1:2]) and words[1].endswith(f"core/{layer}.py".encode())
 
 
 def _words(pid):
@@ -100,11 +107,12 @@ def _words(pid):
     except OSError:
         return b""
 '''
-SPAWN = '''
+LIVE = '''
 
-def live(request):
+def live(request, load_sdk):
     """Agents that do as this test needs: an auditor, a consolidator and a fixer."""
     from lib.contract import ExitCode
+    from lib.disk import files
     data = {
         "sentinel-auditor": {
             "grade": "FAIL", "summary": "no", "requirements": [{"requirement": "x", "status": "unmet", "evidence": "x"}]
@@ -119,9 +127,6 @@ def live(request):
         (request.out / "diagnosis.md").write_text("It is mended.")
     files.write_atomic(request.attempt / "output.md", "STAGE_TASK_COMPLETE")
     return Answer(result="STAGE_TASK_COMPLETE", agent_session_id="", **said)
-
-
-if __name__ == "__main__":
 '''
 WORK = """
 def work(task, out, call):
@@ -184,8 +189,7 @@ def furnished(folder: Path) -> House:
     house.rewrite("files", *((line, f"    crash_point(path)\n{line}") for line in begun), more=POINT)
     written = "        os.write(descriptor, text.encode())\n"
     house.rewrite("ledger", (written, f"        files.crash_point(self.path)\n{written}"))
-    spawn = (house.folder / "core/spawn.py").read_text()
-    (house.folder / "core/spawn.py").write_text(spawn.replace('\nif __name__ == "__main__":\n', SPAWN))
+    house.rewrite("live", more=LIVE)
     return house
 
 

@@ -1,4 +1,4 @@
-"""A first look at a document: whether it surely matches its schema. What is not sure is for jsonschema, which also knows the words
+"""A first look at a document: whether it surely matches its schema. What is not sure is for jsonschema, which also has words
 for what is wrong; importing that takes longer than everything else a valid plan needs.
 """
 
