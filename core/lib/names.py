@@ -9,6 +9,7 @@ GRANT = "AGENTIC_GRANT"  # what the agent that started this process may do
 AGENT = "AGENTIC_AGENT"  # the attempt of the agent that started this process
 LOGIN = "AGENTIC_LOGIN"  # a file with the login, for a tool that an agent starts
 CHECKED = "AGENTIC_CHECKED"  # an ancestor has checked the configuration
+CALLER = "AGENTIC_CALLER"  # a tool started this process, wherever it runs
 LEASE = "AGENTIC_LEASE_FD"  # the pipe whose end of file says that the parent is gone
 NURSERY = "AGENTIC_NURSERY_FD"  # where the tools below are asked for
 LOCK = "AGENTIC_LOCK_FD"  # the lock of the session, held until the whole tree has ended

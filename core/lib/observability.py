@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lib.contract import ExitCode
-from lib.process import processes
+from lib.process import running
 from lib.session import signals
 from lib.session.events import Timer, emit_event, relay, write_live_report
 from lib.session.trace import build_child_env_with_trace, get_trace_id, propagate_trace_id
@@ -33,7 +33,7 @@ def run_streaming(
     cmd: Sequence[str], *, timeout: float | None, label: str, env: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """P1. Runs a child: its stderr is passed on line by line as it comes, its stdout comes back whole."""
-    finished = processes.run(cmd, env=dict(os.environ if env is None else env), timeout_seconds=timeout, on_line=relay)
+    finished = running.run(cmd, env=dict(os.environ if env is None else env), timeout_seconds=timeout, on_line=relay)
     if finished.timed_out:
         emit_event("monitor", label, "timeout", detail={"timeout_seconds": timeout})
         return int(ExitCode.TIMEOUT), finished.stdout.decode("utf-8", "replace")

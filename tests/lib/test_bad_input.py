@@ -20,7 +20,7 @@ from lib.contract import STATUS, StrataError
 from lib.disk import config, files, first_look, schemas
 from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
 from lib.plan.task import Task
-from lib.process import processes, tools
+from lib.process import backend, tools
 from lib.session import budget, signals
 from lib.session.attempts import Attempt
 from lib.session.step import Step
@@ -278,7 +278,7 @@ def test_a_name_from_outside_is_one_plain_folder(text: str) -> None:
 @example(stdout=b"[" * 100_000, code=0)
 @example(stdout=b'{"exit_code": NaN}', code=0)
 def test_what_a_child_says_is_believed_only_when_it_agrees(stdout: bytes, code: int) -> None:
-    result = tools.believe("x.py", processes.Finished(code, stdout, ""))
+    result = tools.believe("x.py", backend.Finished(code, stdout, ""))
     assert result.exit_code in STATUS
     if result.exit_code == 0:
         assert code == 0
@@ -307,11 +307,8 @@ def test_a_child_that_floods_or_babbles_costs_no_memory_and_no_time(tmp_path: Pa
     code = f"""
 import json, os, resource, sys
 sys.path.insert(0, {str(CORE)!r})
-from lib.process import tools as calling
-from lib.process import processes as process
-from lib.plan import checks_file
-from lib.session import budget
-done = process.run([sys.executable, {str(script)!r}], env=dict(os.environ))
+from lib.process import running, tools as calling
+done = running.run([sys.executable, {str(script)!r}], env=dict(os.environ))
 result = calling.believe("child.py", done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(json.dumps([int(result.exit_code), peak, result.document.get("error", {{}}).get("code")]))

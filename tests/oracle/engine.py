@@ -21,7 +21,7 @@ from lib.attempt import checks, executor
 from lib.contract import LAYER_NAMES, ExitCode, StrataError
 from lib.disk import files
 from lib.plan.task import Task
-from lib.process import keeper, processes, tools
+from lib.process import processes, tools
 from lib.process.tools import ToolResult
 from lib.session import events, ledger, signals
 from lib.session import folder as session
@@ -200,7 +200,7 @@ class Engine:
             mock.patch.object(tools, "find_tool", lambda n: self.script if n == "worker.py" else find_tool(n)),
             mock.patch.object(tools, "layer_of", lambda p: 1 if p == self.script else layer_of(p)),
             mock.patch.object(history, "Beat", Beat),
-            mock.patch.object(keeper, "leased", True),
+            mock.patch.object(processes, "called_by_tool", True),
             mock.patch.object(checks, "run", run_check),
             mock.patch.object(checks, "git_state", lambda cwd: {}),
             mock.patch.object(events, "write_live_report", lambda *a, **k: None),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -448,13 +449,13 @@ def test_stop_ends_nobody_but_the_run_itself(trial: House) -> None:
     session = trial.session
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
         mine = Owner.this()
-        (session / ".lock").write_text(Owner(stranger.pid, mine.host, mine.boot, "1").text())
+        (session / ".lock").write_text(json.dumps(asdict(Owner(stranger.pid, mine.host, mine.boot, "1"))))
         assert trial.json("campaign", "--stop", session.name).error["code"] == "NOT_RUNNING"
         holder = "import fcntl, sys, time; f = open(sys.argv[1], 'r+'); fcntl.flock(f, fcntl.LOCK_EX)"
         holder += "; print('held', flush=True); time.sleep(60)"
         with subprocess.Popen([sys.executable, "-c", holder, str(session / ".lock")], stdout=subprocess.PIPE) as other:
             assert other.stdout and other.stdout.readline()
-            (session / ".lock").write_text(Owner(stranger.pid, "elsewhere", mine.boot, "1").text())
+            (session / ".lock").write_text(json.dumps(asdict(Owner(stranger.pid, "elsewhere", mine.boot, "1"))))
             ran = trial.json("campaign", "--stop", session.name)
             assert ran.error["code"] == "RUNS_ELSEWHERE" and "elsewhere" in ran.error["message"]
             other.kill()

@@ -17,7 +17,7 @@ from lib.disk import files
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.plan import checks_file
-from lib.process import environment, processes
+from lib.process import environment, processes, running
 from lib.session.attempts import finished, merge_of
 from lib.session.events import Timer
 from lib.session.step import Step
@@ -40,9 +40,7 @@ def run(check: checks_file.Check, cwd: Path, evidence: Path) -> Json:
     proof = _proof(check, evidence, env)
     started = now()
     with Timer() as timer, _nothing_left(cwd, env):
-        finished = processes.run_command(
-            check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output
-        )
+        finished = running.run_kept(check.command, env=env, cwd=cwd, timeout_seconds=check.timeout_seconds, stdout_file=output)
     text = redact(_ESCAPES.sub("", output.read_text(encoding="utf-8", errors="replace")))
     files.write_atomic(output, text)
     errors, note, tests = count_errors(check, finished.exit_code, text, report)

@@ -15,7 +15,7 @@ from lib.disk.clock import now
 from lib.plan import agents
 from lib.plan.agents import Agent
 from lib.plan.task import Output, Task
-from lib.process import keeper
+from lib.process import processes
 from lib.session import events
 from lib.session.attempts import Attempt
 from lib.session.events import Timer
@@ -175,7 +175,7 @@ class Underway:
 
     def _hand_over(self, sha256: str) -> None:
         """Tells the parent, on a pipe that only we hold, what is about to be on disk."""
-        if keeper.leased:
+        if processes.called_by_tool:
             events.hand_over(self.attempt.folder.name, sha256)
 
     def restore_protected(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from lib import names
 from lib.contract import CORE, Json, StrataError, command
+from lib.disk import locks
 from lib.process import keeper
 from lib.session.owner import LOCK_NAME, Owner
 
@@ -57,7 +57,7 @@ def detach(tool: str, arguments: list[str], folder: Path) -> Json:
 def stop(folder: Path) -> Json:
     """Asks the run that works in a session to end, and waits until it has. What it did stays; it can be resumed."""
     again = f"{command('campaign')} --resume {shlex.quote(str(folder))}"
-    if not _held(folder):
+    if not locks.is_held(folder / LOCK_NAME):
         raise StrataError("NOT_RUNNING", f"nothing is running in {folder}", again)
     owner = Owner.read(folder)
     if owner is None or owner.elsewhere:
@@ -66,7 +66,7 @@ def stop(folder: Path) -> Json:
     if owner.alive:
         keeper.send(owner.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
-    while _held(folder):
+    while locks.is_held(folder / LOCK_NAME):
         if time.monotonic() > deadline:
             raise StrataError("NOT_STOPPED", f"the run ({owner}) has not ended after {STOP_SECONDS:g} s", f"kill -9 {owner.pid}")
         time.sleep(0.1)
@@ -78,18 +78,3 @@ def stop(folder: Path) -> Json:
         "session_dir": str(folder),
         "next": again,
     }
-
-
-def _held(folder: Path) -> bool:
-    """Whether anybody holds the session's lock. What stands in the file means nothing without it."""
-    try:
-        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)

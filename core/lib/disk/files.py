@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import Json, StrataError
+from lib.disk import locks
 from lib.disk.redact import REDACTED, redact
 
 _BEGUN = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp\.\d+")  # as `write_atomic` names what it has not finished
@@ -127,12 +127,8 @@ def append_line(path: Path, document: Json) -> None:
     """One whole line in one write, under a lock, so that writers in many processes never mix."""
     line = redact(json.dumps(document, ensure_ascii=False)) + "\n"
     os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locks.held(path) as descriptor:
         os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
 
 
 def sha256(path: Path) -> str:

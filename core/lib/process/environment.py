@@ -30,6 +30,15 @@ _LOGIN = re.compile(r"(?:ANTHROPIC|CLAUDE)_.*\Z")
 _CLOUD_SWITCHES = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 
 
+# What belongs to one process, or to one terminal, and means nothing to another.
+_PRIVATE = frozenset({names.LEASE, names.LOCK, names.NURSERY, names.CALLER, "_", "OLDPWD", "SHLVL", "LINES", "COLUMNS"})
+
+
+def for_tool(env: Mapping[str, str]) -> dict[str, str]:
+    """What a tool hands down to those below it, wherever they run: a list of names, and never a descriptor."""
+    return {name: env[name] for name in sorted(env) if name not in _PRIVATE}
+
+
 def for_agent(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str, str]:
     """Of this environment, what the agent CLI gets."""
     clouds = any(env.get(name) for name in _CLOUD_SWITCHES)

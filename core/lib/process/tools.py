@@ -15,8 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
+from lib import names
 from lib.contract import CORE, STATUS, ExitCode, Json, StrataError
-from lib.process import processes
+from lib.process import processes, running
+from lib.process.backend import Finished, Status
 
 _LAYER = re.compile(r"^TOOL = Tool\([^)]*?layer=(\d)", re.M)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
@@ -118,15 +120,22 @@ def call_tool(
         else:
             on_line(line)
 
-    finished = processes.run(
+    finished = running.run(
         [*tool_argv(script), *arguments],
-        env=env,
+        env={**env, names.CALLER: "tool"},
         stdin=stdin,
         timeout_seconds=timeout_seconds,
         grace=processes.grace_seconds(caller_layer),
         on_line=hear,
         silence_seconds=SILENT_SECONDS,
     )
+    if finished.status is Status.LOST:
+        error = {
+            "code": "LOST",
+            "message": f"nobody knows what became of {name}",
+            "hint": "resume: what it finished is not done again",
+        }
+        return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error}, handed)
     if finished.timed_out:
         long = (
             f"nothing was heard of {name} for {SILENT_SECONDS:g} s"
@@ -156,7 +165,7 @@ def hand_over(line: str) -> dict[str, str]:
         return {}
 
 
-def believe(name: str, finished: processes.Finished) -> ToolResult:
+def believe(name: str, finished: Finished) -> ToolResult:
     """A child's code counts only when its document says the same."""
     try:
         document = json.loads(finished.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 from datetime import datetime
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from lib import names
 from lib.contract import HOUSE, StrataError
-from lib.disk import files
+from lib.disk import files, locks
 from lib.disk.clock import now
 from lib.process import processes
 from lib.session import attempts
@@ -59,15 +58,11 @@ class Session:
 
     def next_number(self) -> int:
         """Of the next beginning or end in this session. Clocks are set back; this only goes up."""
-        descriptor = os.open(self.folder / NUMBERS, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locks.held(self.folder / NUMBERS) as descriptor:
             if os.fstat(descriptor).st_size == 0:  # new, or lost: it is made again from the outcomes
                 os.write(descriptor, b"." * max((o.number for _, o in attempts.every_outcome(self.folder)), default=0))
             os.write(descriptor, b".")
             return os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
 
     def say_ended(self) -> None:
         """The run has come to an end of its own: what it came to is said, and was not cut off."""

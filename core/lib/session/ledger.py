@@ -10,7 +10,6 @@ that is charged when it is known, and nothing starts any more.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -21,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from lib.contract import ExitCode, Interrupted, Json, StrataError
-from lib.disk import files
+from lib.disk import files, locks
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes
@@ -381,14 +380,12 @@ class Ledger:
     @contextmanager
     def _open(self) -> Generator[tuple[int, Sums]]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locks.held(self.path) as descriptor:
             self._descriptor = descriptor
-            yield descriptor, self._last_sums(descriptor)
-        finally:
-            self._descriptor = None
-            os.close(descriptor)
+            try:
+                yield descriptor, self._last_sums(descriptor)
+            finally:
+                self._descriptor = None
 
     def _last_sums(self, descriptor: int) -> Sums:
         """Of the last line. One that was torn by a power cut, or changed by somebody, stops the run."""

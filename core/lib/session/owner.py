@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
 import socket
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lib.contract import StrataError
+from lib.disk import locks, records
+from lib.process import processes
 
 LOCK_NAME = ".lock"
+RENEW_SECONDS = 5.0
+SIZE = 400  # bytes of the file
+LEASE_SECONDS = 30.0  # a run on another machine that has not been heard of for so long is gone
 ENDING_SECONDS = 20.0  # what is below a killed tool has ended by then
 
 
@@ -29,9 +35,19 @@ def lock(folder: Path) -> int:
             f"another run ({owner or 'pid unknown'}) is working in {folder}",
             "wait for it, or stop it, then run this again",
         ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, Owner.this().text().encode(), 0)
+    Owner.this().write(descriptor)
+    threading.Thread(target=_renew, args=(descriptor,), name="session-lease", daemon=True).start()
     return descriptor
+
+
+def _renew(descriptor: int) -> None:
+    """Says again and again that this run is there: on another machine nothing else tells."""
+    this = Owner.this()
+    while not processes.stopping.wait(RENEW_SECONDS):
+        try:
+            replace(this, renewed=time.time()).write(descriptor)
+        except OSError:
+            return  # the session is closed
 
 
 @dataclass(frozen=True)
@@ -43,21 +59,20 @@ class Owner:
     host: str
     boot: str
     began: str
+    renewed: float = 0.0  # by the clock of its machine
 
     @staticmethod
     def this() -> Owner:
-        return Owner(os.getpid(), socket.gethostname(), _boot(), _began(os.getpid()))
+        return Owner(os.getpid(), socket.gethostname(), _boot(), _began(os.getpid()), time.time())
 
     @staticmethod
     def read(session: Path) -> Owner | None:
-        try:
-            fields = (session / LOCK_NAME).read_text(encoding="utf-8").split()
-            return Owner(int(fields[0]), *fields[1:4]) if len(fields) == 4 else None
-        except (OSError, ValueError):
-            return None
+        return records.look(session / LOCK_NAME, Owner)
 
-    def text(self) -> str:
-        return f"{self.pid} {self.host} {self.boot} {self.began}\n"
+    def write(self, descriptor: int) -> None:
+        """In one piece, always of the same length: whoever reads it at that moment sees one or the other."""
+        os.pwrite(descriptor, json.dumps(asdict(self)).ljust(SIZE).encode() + b"\n", 0)
+        os.ftruncate(descriptor, SIZE + 1)
 
     @property
     def elsewhere(self) -> bool:
@@ -65,9 +80,10 @@ class Owner:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs here. Of one on another machine nothing is known."""
-        same = not self.elsewhere and self.boot == _boot()
-        return same and self.began == _began(self.pid) and self.began != "-"
+        """Whether it runs. Of one on another machine its last renewal tells."""
+        if self.elsewhere:
+            return time.time() - self.renewed < LEASE_SECONDS
+        return self.boot == _boot() and self.began == _began(self.pid) and self.began != "-"
 
     def __str__(self) -> str:
         return f"pid {self.pid}" + (f" on {self.host}" if self.elsewhere else "")
@@ -97,12 +113,10 @@ def _take(descriptor: int, folder: Path) -> bool:
     """Whether the lock is ours now. Where its owner was killed, its tree lets go of it in a moment, as it ends."""
     deadline = time.monotonic() + ENDING_SECONDS
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            owner = Owner.read(folder)
-            killed = owner is not None and not owner.elsewhere and not owner.alive
-            if not killed or time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
+        ours, owner = locks.take(descriptor), Owner.read(folder)
+        if ours:
+            return not (owner and owner.elsewhere and owner.alive)  # a lock may not reach as far as the folder does
+        killed = owner is not None and not owner.elsewhere and not owner.alive
+        if not killed or time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from lib import names
 from lib.contract import StrataError
 from lib.disk import files
+from lib.process import environment
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -35,4 +36,4 @@ def propagate_trace_id(session_dir: Path | str | None = None) -> str:
 
 def build_child_env_with_trace(current_depth: int, trace_id: str | None = None) -> dict[str, str]:
     """This process's environment with the trace and the depth a child must see."""
-    return {**os.environ, names.DEPTH: str(current_depth), names.TRACE: trace_id or propagate_trace_id()}
+    return {**environment.for_tool(os.environ), names.DEPTH: str(current_depth), names.TRACE: trace_id or propagate_trace_id()}

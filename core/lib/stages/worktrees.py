@@ -7,7 +7,6 @@ whose changes conflict is not merged, and nothing of it is lost: the request for
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from lib.attempt import refinements
 from lib.contract import ExitCode, Json, StrataError
-from lib.disk import files, records
+from lib.disk import files, locks, records
 from lib.disk.clock import now
 from lib.process import fanout, processes
 from lib.session.attempts import MERGED, merge_of
@@ -110,12 +109,8 @@ class Worktree:
     def alone(self) -> Generator[None]:
         """git adds, removes and prunes worktrees badly at the same time, also for two sessions in one repository."""
         common = Path(_git(self.call.cwd, "rev-parse", "--path-format=absolute", "--git-common-dir"))
-        descriptor = os.open(common, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locks.held(common, os.O_RDONLY):
             yield
-        finally:
-            os.close(descriptor)
 
     def put_away(self) -> None:
         """What a run that was cut short left here: kept as a commit, then gone."""

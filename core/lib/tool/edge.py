@@ -70,6 +70,7 @@ def run(
         nursery.lent_nursery()  # a spawn starts no tools
     keeper.become_subreaper()
     processes.inherit_lock()
+    processes.hear_caller()
     interrupts = _Signals()
     keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
     keeper.watch_starter(lambda: _parent_is_gone(tool.layer))
@@ -131,7 +132,7 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser, words: Words | None)
         usage(f"--cwd {options.cwd}: there is no such folder")
     if options.cwd:
         grant.check(current_grant, folders=(cwd,))
-    if current_grant and not keeper.leased and "--of" not in sys.argv and "Bash" not in current_grant.tools:
+    if current_grant and not processes.called_by_tool and "--of" not in sys.argv and "Bash" not in current_grant.tools:
         _check_files(current_grant, options)
     inherited = os.environ.get(names.DRIVER)
     if inherited is not None and inherited not in DRIVERS:

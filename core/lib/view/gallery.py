@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import time
 from pathlib import Path
 
 from lib.contract import Json, usage
+from lib.disk import locks
 from lib.plan import orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.session import catalogue, events
@@ -76,7 +75,7 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
         newest = max((p.lstat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
         if time.time() - newest < older_than:
             continue
-        if catalogue.alive(path) or not _free(path):
+        if catalogue.alive(path) or locks.is_held(path / LOCK_NAME):
             staying.append({"session": path.name, "why": "it is running"})
         elif _waits(path):
             staying.append({"session": path.name, "why": "it waits for a person"})
@@ -85,21 +84,6 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
         else:
             going.append(path)
     return going, staying
-
-
-def _free(session: Path) -> bool:
-    """Whether nobody holds its lock: the kernel knows, whatever the processes are called."""
-    try:
-        descriptor = os.open(session / LOCK_NAME, os.O_RDONLY)
-    except OSError:
-        return True  # it never had one
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
 
 
 def _waits(session: Path) -> bool:

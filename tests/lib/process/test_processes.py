@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from lib.contract import ExitCode, StrataError
-from lib.process import processes, tools
+from lib.process import backend, local, processes, running, tools
 from support import CORE, alive, wait_for
 
 PYTHON = sys.executable
 
 
 def run(code: str, **options):
-    return processes.run([PYTHON, "-c", code], env=dict(os.environ), **options)
+    return running.run([PYTHON, "-c", code], env=dict(os.environ), **options)
 
 
 def test_no_line_is_lost_and_none_are_glued_however_the_bytes_are_cut() -> None:
@@ -49,7 +49,7 @@ def test_a_child_that_does_not_read_its_input_is_no_error() -> None:
 
 
 def test_output_without_end_is_cut_off_and_the_child_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "STDOUT_LIMIT", 1_000_000)
+    monkeypatch.setattr(local, "STDOUT_LIMIT", 1_000_000)
     finished = run("import sys\nwhile True: sys.stdout.write('x' * 65536)")
     assert finished.exit_code == -signal.SIGKILL
     assert len(finished.stdout) == 1_000_000
@@ -74,7 +74,7 @@ child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 open({str(pid_file)!r}, "w").write(str(child.pid))
 print("done", flush=True)
 """
-    finished = processes.run_command([PYTHON, "-c", code], env=dict(os.environ))
+    finished = running.run_kept([PYTHON, "-c", code], env=dict(os.environ))
     assert finished.stdout == b"done\n"
     wait_for(lambda: not alive(int(pid_file.read_text())), what="the end of the grandchild")
 
@@ -86,7 +86,7 @@ def test_a_killed_keeper_leaves_its_command_to_us_and_we_end_it(tmp_path: Path) 
 import os, signal, sys, threading, time
 sys.path.insert(0, {str(CORE)!r})
 from lib.process import keeper
-from lib.process import processes as process
+from lib.process import running
 keeper.become_subreaper()
 def murder():
     while True:
@@ -98,7 +98,7 @@ def murder():
                 return
         time.sleep(0.02)
 threading.Thread(target=murder).start()
-process.run_command(["sleep", "600"], env=dict(os.environ))
+running.run_kept(["sleep", "600"], env=dict(os.environ))
 """)
     done = subprocess.run([PYTHON, str(script)], capture_output=True, text=True, timeout=60, check=True)
     assert not alive(int(done.stdout))
@@ -111,11 +111,11 @@ import os, sys
 sys.path.insert(0, {str(CORE)!r})
 from lib import cli
 from lib.process import fanout
-from lib.process import processes as process
+from lib.process import running
 from lib.cli import Tool
 def main(call):
     print("ready", file=sys.stderr, flush=True)
-    fanout.run({{str(n): () for n in range(3)}}, 3, lambda k: process.run_command(["sleep", "600"], env=dict(os.environ)),
+    fanout.run({{str(n): () for n in range(3)}}, 3, lambda k: running.run_kept(["sleep", "600"], env=dict(os.environ)),
                lambda r: True, lambda k, c: None, lambda r: True)
 cli.run(Tool("trial", 1, "", ""), lambda parser: None, main)
 """)
@@ -148,7 +148,7 @@ cli.run(Tool("trial", 1, "", ""), lambda parser: None, main)
     ],
 )
 def test_a_code_is_believed_only_if_the_document_agrees(exit_code: int, stdout: str, believed: int, reason: str) -> None:
-    result = tools.believe("x.py", processes.Finished(exit_code, stdout.encode(), "the tail"))
+    result = tools.believe("x.py", backend.Finished(exit_code, stdout.encode(), "the tail"))
     assert result.exit_code == believed
     if reason:
         assert result.error
@@ -227,7 +227,7 @@ def test_a_question_of_ours_outlives_the_orphans_of_a_step_that_failed() -> None
     failed = threading.Event()
 
     def fail() -> None:
-        wait_for(lambda: processes._own_children, what="the question is asked")
+        wait_for(lambda: processes.own_children, what="the question is asked")
         run("raise SystemExit(1)")
         failed.set()
 

@@ -1,0 +1,74 @@
+"""The seam under every tool that is called and every check that is run: where a command is placed is behind it.
+
+A backend starts a command under an id, hands on its lines, stops it, and says how it ended. Lost is a status, never an exit code:
+nobody knows what became of the command. `local` is the backend there is; another one sets `current`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+OnLine = Callable[[str], None]
+
+
+class Status(StrEnum):
+    EXITED = "exited"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to be run: in words, with the environment it gets, and where."""
+
+    id: str  # of one run of one command: the same id is the same run
+    argv: tuple[str, ...]
+    env: dict[str, str] = field(repr=False)
+    cwd: Path | None = None
+    stdin: bytes | None = None
+    stdout_file: Path | None = None  # both streams go there, and neither is kept in memory
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: bytes = b""
+    tail: str = ""  # the last lines of stderr, for an error a person can use
+    status: Status = Status.EXITED
+    silent: bool = False  # stopped because nothing was heard of it
+
+    @property
+    def timed_out(self) -> bool:
+        return self.status is Status.TIMEOUT
+
+
+class Running(Protocol):
+    """A command that was started."""
+
+    @property
+    def heard(self) -> float:
+        """When something was last heard of it, on the monotonic clock."""
+        ...
+
+    def wait(self, seconds: float) -> Finished | None:
+        """Hands on what it says, for so long at most. What became of it, once it has ended."""
+        ...
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end; one that has not after `grace` seconds is ended. Returns at once, and may be called again."""
+        ...
+
+    def close(self) -> None:
+        """Nobody waits for it any more: what of it still runs is ended."""
+        ...
+
+
+class Backend(Protocol):
+    def start(self, command: Command, on_line: OnLine) -> Running: ...
