@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from lib import cli
-from lib.campaign import approvals, background, campaigns, forecast, goals, outlook, people, phases, preparing, resumed
+from lib.campaign import approvals, background, beginning, forecast, goals, outlook, people, phases, preparing, resumed
 from lib.campaign.campaigns import Campaign
 from lib.campaign.choosing import Choice, choose, hear, what_to_redo
 from lib.cli import Call, Tool
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--rounds", metavar="N", type=int, help="with --goal: how often what is missing may be planned and run (default 1)")
     add("--approve-plan", action="store_true", help="run what was planned for a goal without asking, within its budget")
     add("--checks", metavar="FILE", help="with --goal: the checks a plan may name (default: config/checks.yaml)")
-    add("--resume", metavar="SESSION", help="go on with a session: its folder, or its name under sessions/")
+    add("--resume", metavar="SESSION", help="resume a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--only", metavar="PHASE", help="do this phase again, and nothing else")
     add("--list", action="store_true", help="the campaigns there are, newest first")
@@ -68,7 +68,7 @@ def main(call: Call) -> Json:
     try:
         choice = choose(call, base)
     except StrataError as error:
-        return campaigns.unplanned(call, error)
+        return beginning.unplanned(call, error)
     preparing.apply_settings(call, choice.plan, 4)
     decided = hear(call)
     require_depth(call, choice.plan)
@@ -112,7 +112,7 @@ def explained(call: Call, chosen: Plan, asked: redo.Chosen | None) -> Json:
     told = outlook.plan(look.begin(call, asked), chosen, shown)
     if chosen.goal and not call.options.only:
         done = goals.judged(call.session.folder, chosen) and all(line["does"] == look.SKIP for line in told.lines)
-        why = "the goal is held against what came of it" if not done else "nothing has changed since it was judged"
+        why = "the goal is compared with what came of it" if not done else "nothing has changed since it was judged"
         told.say("goal/evaluate", look.SKIP if done else look.RUN, why, "evaluator", 0 if done else 1)
     return told.document()
 
@@ -125,7 +125,7 @@ def opened(call: Call, choice: Choice, decided: approvals.Said, again: redo.Chos
         call.open_session(choice.plan.name, "goal" if known else choice.plan.name)
     if again:
         redo.mark(call.session.folder, again)
-    effective = campaigns.prepare(call, choice.plan, choice.file, choice.text)
+    effective = beginning.prepare(call, choice.plan, choice.file, choice.text)
     return Campaign(call, choice.plan, effective, said=decided, only=call.options.only or "")
 
 

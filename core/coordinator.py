@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--phase", metavar="NAME", help="which phase of a plan")
     parser.add_argument("--roll-back", action="store_true", help="only put the workspace back as it was before the phase")
     parser.add_argument("--keep-failed", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--resume", metavar="SESSION", help="go on with a session as it was started")
+    parser.add_argument("--resume", metavar="SESSION", help="resume a session as it was started")
     phases.arguments(parser)
 
 

@@ -7,7 +7,7 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 2: verifies a folder, mends what failed, and grades it. `uv run core/sentinel.py --cwd my-project pytest ruff`"""
+"""Layer 2: verifies a folder, fixes what failed, and grades it. `uv run core/sentinel.py --cwd my-project pytest ruff`"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lib.stages.sentinel import Terms, Verification
 TOOL = Tool(
     "sentinel",
     layer=2,
-    summary="Run checks on a folder, have what failed mended and checked again, and grade it: PASS, WARN or FAIL.",
+    summary="Run checks on a folder, have what failed fixed and checked again, and grade it: PASS, WARN or FAIL.",
     example="uv run core/sentinel.py --cwd my-project pytest ruff",
 )
 
@@ -34,8 +34,8 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", metavar="CHECK", nargs="*", help="checks of config/checks.yaml, or of --checks FILE (default: all of that file)")
-    add("--audit", action="store_true", help="have agents write down what must hold, and hold the results against it")
-    add("--no-fix", action="store_true", help="only look: nothing is mended, and no agent is asked")
+    add("--audit", action="store_true", help="have agents write down what must hold, and compare the results with it")
+    add("--no-fix", action="store_true", help="only look: nothing is fixed, and no agent is asked")
     add("--protect", metavar="GLOB", action="append", default=[], help="judges the work: a fix may not touch it (repeatable)")
     add("--scope", metavar="GLOB", action="append", default=[], help="what a fix may write (repeatable; default: all)")
     add("--request", metavar="TEXT", default="", help="what was asked for: a text, or the file that says it")

@@ -18,6 +18,7 @@ from pathlib import Path
 from lib import cli
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
+from lib.disk import lenient
 from lib.process import processes, streams
 from lib.session import catalogue, events
 from lib.tool.arguments import count
@@ -83,7 +84,7 @@ def show(folder: Path) -> Json:
         line.plain for line in terminal.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, terminal.plain(out))
     ]
     error: Json = seen.manifest.get("error") or {}
-    lines += [f"! {warning}" for warning in reader.texts(seen.manifest.get("warnings"))]
+    lines += [f"! {warning}" for warning in lenient.texts(seen.manifest.get("warnings"))]
     if error and not seen.alive:
         lines += ["", f"{error.get('code')}: {error.get('message')}", *([f"→ {error['hint']}"] if error.get("hint") else [])]
     return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))

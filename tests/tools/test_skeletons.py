@@ -42,7 +42,7 @@ def test_forge_loops_back_on_findings_and_on_failed_verification(house: House) -
     assert "tokens" in (home / "loops/redesign-1.md").read_text()
     assert "not built: b, c" in (home / "loops/replan-1.md").read_text()
     first = json.loads((house.session / "forge/loops/replan-1.json").read_text())
-    assert first["from"] == "verify"
+    assert first["stage"] == "verify"
     build = home / "stages/05-build"
     assert (build / "round-1/b/attempt-1/outcome.json").exists()
     assert not (build / "round-1/c").exists(), "c waits for b, which failed: it must not have been started"

@@ -222,7 +222,7 @@ def _ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], h
     if heal:
         flags += ["--current-depth", str(call.depth.current + heal)]
     flags += ["--resume-id", session] if session and call.driver != "replay" else []
-    # The definition, not the caller, says what its agent may do: this is the grant spawn holds the flags against.
+    # The definition, not the caller, says what its agent may do: this is the grant spawn checks the flags against.
     folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
     given = grant.Grant(agent.tools, mode, folders, task.limits.max_budget_usd, options.inherit_settings)
     env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))

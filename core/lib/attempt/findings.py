@@ -23,7 +23,7 @@ def plain_fixes(found: Json) -> list[Json]:
             "severity": "blocking",
             "file": str(r.get("evidence") or "."),
             "issue": f"{r['name']} failed: {count(r)}",
-            "suggested_fix": f"find the cause in the output of {r['name']} and mend it",
+            "suggested_fix": f"find the cause in the output of {r['name']} and fix it",
         }
         for n, r in enumerate(failed, 1)
     ]

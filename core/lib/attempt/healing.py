@@ -19,7 +19,7 @@ from lib.tool.call import Call
 
 SELF_HEAL_MAX = 2
 CONTINUE_TOKENS = 200_000  # of a whole session, each turn counted: beyond that a fresh start reads less
-# The work was done and only its shape is wrong: a small model can mend that.
+# The work was done and only its shape is wrong: a small model can fix that.
 REPAIRABLE = frozenset({"NO_STRUCTURED_OUTPUT", "SCHEMA_RETRIES"})
 
 
@@ -36,7 +36,7 @@ def can_heal(call: Call, task: Task, work: Outcome, tries: int) -> bool:
 
 
 def must_ask_parent(task: Task, work: Outcome) -> bool:
-    """What healing gave up on is the parent's to answer; what nobody's answer could mend is simply a failure."""
+    """What healing gave up on is the parent's to answer; what nobody's answer could fix is simply a failure."""
     return bool(task.limits.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
 
 
@@ -50,7 +50,7 @@ def worth_continuing(work: Outcome) -> str:
 
 
 def interrupted(call: Call, step: Step, task: Task) -> Attempt | None:
-    """The last attempt at this very work, if it was cut short in the middle of an agent session that can be gone on with."""
+    """The last attempt at this very work, if it was cut short in the middle of an agent session that can be resumed."""
     last = next((a for a in call.session.cut_short(step) if (a.folder / AGENT_SESSION).exists()), None)
     if not last or call.driver != "live" or task.isolation:
         return None  # a worktree begins anew: what it had done there is not there any more

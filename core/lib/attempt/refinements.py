@@ -34,7 +34,7 @@ class Answer:
 
 
 def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
-    """A request that says what it needs is judged by one executor; a child that only said what was wrong is told to mend that."""
+    """A request that says what it needs is judged by one executor; a child that only said what was wrong is told to fix that."""
     request = request_of(call, reply)
     path = call.session.folder / "resolutions" / f"{name}.md"
     if not request:

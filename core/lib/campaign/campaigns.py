@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.attempt import refinements
 from lib.attempt.findings import worst
-from lib.campaign import approvals, checkpoints, goals, outlook, people, preparing
+from lib.campaign import approvals, beginning, checkpoints, goals, outlook, people
 from lib.campaign.ending import Ending
 from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
 from lib.disk import files
@@ -19,65 +19,13 @@ from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process import fanout
 from lib.process.tools import ToolResult
-from lib.session import budget, ledger, remembered, wall_clock, watchers
+from lib.session import budget, ledger, wall_clock, watchers
 from lib.session.signature import signature
 from lib.session.step import Step
 from lib.stages import agent_mode
 from lib.tool.call import Call
 
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
-
-
-def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
-    """What was asked and what it resolved to, on disk before anything runs. Returns what is handed down."""
-    folder = call.session.folder
-    if not (folder / "plan.yaml").exists() or (folder / "plan.yaml").read_text(encoding="utf-8") != plan_text:
-        files.write_atomic(folder / "plan.yaml", plan_text)
-    preparing.make_workspace(call, plan)
-    given = budget.given(call.options.budget) if call.options.budget else {}
-    known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
-    limits = {p.folder: p.budget for p in plan.phases if p.budget}
-    whole = plan.budget | known.get(budget.RAISED, {}) | given
-    raised = known.get(budget.RAISED, {}) | given
-    if whole or limits:
-        files.write_json(folder / "budget.json", {**limits, budget.WHOLE: whole, budget.RAISED: raised})
-    ledger.Ledger(folder).begin_run()
-    effective = folder / "effective-config.json"
-    settings: Json = {
-        "driver": call.driver,
-        "cwd": str(call.cwd),
-        "max_depth": call.depth.maximum,
-        "plan_file": str(plan_path),
-        **{name: getattr(call.options, name) for name in remembered.KEPT},
-    }
-    if settings["fixtures"]:
-        settings["fixtures"] = str(Path(settings["fixtures"]).absolute())
-    files.write_json(effective, {"plan": plan.document(), "settings": settings})
-    return effective
-
-
-def unplanned(call: Call, error: StrataError) -> Json:
-    """No plan, no campaign: an ordinary error. Where a goal had opened a session, that keeps what was tried and why it ended."""
-    if not call.session_dir:
-        raise error
-    folder = call.session.folder
-    known = error.document()
-    if error.exit_code != ExitCode.FAILURE:
-        known |= {"hint": f"{command('campaign')} --resume {shlex.quote(str(folder))}"}
-    manifest: Json = {
-        "campaign": "goal",
-        "status": STATUS[error.exit_code],
-        "exit_code": int(error.exit_code),
-        "grade": "FAIL",
-        "phases": [],
-        "goal": goals.read(folder).get("goal", ""),
-        "trace_id": call.trace_id,
-        "finished_at": now(),
-        "error": known,
-    }
-    files.write_json(folder / "manifest.json", manifest)
-    call.artifact = folder / "manifest.json"
-    return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
 
 
 @dataclass
@@ -132,7 +80,7 @@ class Campaign:
                 if clock.ran_out:
                     error = clock.error().document()
                     return self.finish(ExitCode.NEEDS_ESCALATION, error | {"hint": self.ending().more_budget(error)})
-                return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"go on with: {self.resume_command()}"})
+                return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"resume with: {self.resume_command()}"})
             if code is None:
                 continue  # another round, for what was missing
             unresolved = (error or {}).get("escalation")
@@ -178,7 +126,7 @@ class Campaign:
             grave = problem.exit_code if problem.exit_code in NEVER_ABSORBED else ExitCode.PARTIAL_SUCCESS
             return grave, problem.document() | {"hint": hint}
         path = goals.plan_file_of(self.call.session.folder, self.plan.round)
-        self.effective = prepare(self.call, self.plan, path, path.read_text(encoding="utf-8"))
+        self.effective = beginning.prepare(self.call, self.plan, path, path.read_text(encoding="utf-8"))
         return None, None
 
     def walk(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.campaign import approvals, campaigns, checkpoints, goals, preparing, redo_plan, resumed
+from lib.campaign import approvals, beginning, checkpoints, goals, preparing, redo_plan, resumed
 from lib.contract import HOUSE, MINIMUM_STACK, command, usage
 from lib.plan import plan, plan_file
 from lib.plan.plan import Plan
@@ -49,8 +49,8 @@ def written_for_goal(call: Call) -> Choice:
     call.depth.require(MINIMUM_STACK[4])
     call.open_session(options.goal, "goal")
     goals.begin(call)
-    if not (call.session.folder / catalogue.EFFECTIVE).exists():
-        campaigns.prepare(call, unplanned, call.session.folder / goals.GOAL, "")
+    if not (call.session.folder / remembered.EFFECTIVE).exists():
+        beginning.prepare(call, unplanned, call.session.folder / goals.GOAL, "")
     return planned(call)
 
 
@@ -105,7 +105,7 @@ def what_to_redo(call: Call, chosen: Plan) -> redo.Chosen | None:
 
 
 def hear(call: Call) -> approvals.Said:
-    """What a person decided on the command line, held against what is waiting, before anything runs."""
+    """What a person decided on the command line, compared with what is waiting, before anything runs."""
     options = call.options
     spoke = options.approve is not None or options.reject is not None or options.resolution
     if spoke and not options.resume:

@@ -71,7 +71,7 @@ class Ending:
         return f"{self.resume} --budget {kind}={limit * 2:g}"
 
     def own_fault(self, bad: dict[str, ToolResult]) -> Json | None:
-        """What no agent can mend and no answer resolves: a login, a program that is missing."""
+        """What no agent can fix and no answer resolves: a login, a program that is missing."""
         codes: dict[str, Json] = {}
         for phase in map(self.plan.phase, bad):
             newest = {attempt.step: (attempt, outcome) for attempt, outcome in every_outcome(self.session, phase.folder)}

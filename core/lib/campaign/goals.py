@@ -1,4 +1,4 @@
-"""A goal in words becomes a plan, and what came of the plan is held against the goal, round by round, a bounded number of times.
+"""A goal in words becomes a plan, and what came of the plan is compared with the goal, round by round, a bounded number of times.
 
 An agent proposes. What it proposes is read as a person's plan is, may use only what there is, and waits for a yes. Everything is
 on disk: `goal.json`, the plan of each round (`goal/round-1.yaml`), what was decided about it (`approvals/`), what the evaluator

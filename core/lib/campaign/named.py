@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
 from lib import names
 from lib.campaign import phases
-from lib.contract import DONE, StrataError, usage
+from lib.contract import DONE, HOUSE, StrataError, usage
 from lib.disk import files
 from lib.plan import plan as plan_records
-from lib.session import remembered
+from lib.session import catalogue, remembered
 from lib.stages.agent_mode import PHASE_FILE, call_from
 
 
 def words(tool: str, given: list[str]) -> list[str]:
     """The command line of a tool above the executors: `--of` names what an agent wants run, `--resume` a session."""
-    return remembered.recall(tool, expand(tool, given) if "--of" in given else given)
+    return recall(tool, expand(tool, given) if "--of" in given else given)
+
+
+def recall(tool: str, words: list[str]) -> list[str]:
+    """The command line of a resume: what the session was begun with, and what is said now, standing where it was begun."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume")
+    parser.add_argument("--session-base")
+    known, now = parser.parse_known_args(words)
+    if not known.resume:
+        return words
+    session = catalogue.find_session(known.resume, Path(known.session_base or HOUSE / "sessions"))
+    effective = files.read_json(session / remembered.EFFECTIVE)
+    remembered.require_tool(effective, session, tool)
+    now = [
+        str(Path(w).absolute()) if before in ("--extra-context", "--fixtures", "--cwd") else w
+        for before, w in remembered.pairs(now)
+    ]
+    try:
+        os.chdir(effective["folder"])
+    except OSError as error:
+        hint = "bring it back, or start anew in another session"
+        raise StrataError("NO_WORKSPACE", f"{effective['folder']}, where it was begun: {error.strerror}", hint) from None
+    return [*effective["command"], *now, "--session-dir", str(session)]
 
 
 def expand(tool: str, words: list[str]) -> list[str]:

@@ -95,7 +95,7 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
         lines += [f"The workspace was put back; what failed is kept as `{rolled['ref']}`.", ""] if rolled else []
     lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
     lines += [f"      {command} --resolution FILE", ""]
-    lines += ["- Mend the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
+    lines += ["- Fix the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
     lines += [f"      {command}", "", "- Give up on it, and have that on record:", "", f'      {command} --reject "why"', ""]
     return "\n".join(lines)
 

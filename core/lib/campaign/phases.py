@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lib.attempt import refinements
-from lib.campaign import checkpoints, outlook
+from lib.campaign import by_agent, checkpoints
 from lib.campaign.approvals import Approvals
 from lib.campaign.rollback import Rollback
 from lib.contract import (
     ASKS_PARENT,
-    CORE,
     DONE,
     NEVER_ABSORBED,
     RUN_AGAIN,
@@ -76,19 +75,6 @@ def _escalated(reply: ToolResult) -> ToolResult:
     return ToolResult(code, reply.document | {"exit_code": int(code), "status": STATUS[code]})
 
 
-def _absolute(manifest: Json, session: Path) -> Json:
-    """A manifest as a tool prints it: on disk its paths are relative to the session."""
-    stages: list[Json] = []
-    for stage in manifest.get("stages", []):
-        items = [_placed(item, session) for item in stage.get("items", [])]
-        stages.append(_placed(stage, session) | ({"items": items} if items else {}))
-    return manifest | {"stages": stages}
-
-
-def _placed(entry: Json, session: Path) -> Json:
-    return entry | ({"artifact": str(session / entry["artifact"])} if entry.get("artifact") else {})
-
-
 def _blocked(name: str, cause: str) -> ToolResult:
     error = {"code": "BLOCKED", "message": f"{cause} did not succeed"}
     return ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
@@ -133,7 +119,10 @@ class Coordinator:
         return any((error or {}).get("code") == "BUDGET_EXCEEDED" for error in errors)
 
     def whole(self) -> tuple[ExitCode, str]:
-        results = self.by_agent() if self.call.options.mode == "agent" else self.by_dependency()
+        if self.call.options.mode == "agent":
+            self.replies = results = by_agent.coordinate(self.call, self.plan, self.phase)
+        else:
+            results = self.by_dependency()
         code = _together([r.exit_code for r in results.values()])
         if code not in DONE:
             return code, ""
@@ -149,49 +138,6 @@ class Coordinator:
             blocked=_blocked,
             go_on=lambda r: r.exit_code not in NEVER_ABSORBED,
         )
-
-    # Agent mode: what the agent called is on disk; what it says is not looked at
-
-    def by_agent(self) -> dict[str, ToolResult]:
-        agent_mode.keep_phase(self.call, self.folder, self.plan, self.phase)
-        listed: Json = {}
-        for run in self.phase.runs:
-            after = f" (after {', '.join(run.depends_on)})" if run.depends_on else ""
-            listed[run.name] = f"uv run {CORE}/orchestrator.py --of {self.phase.folder}/{run.name}{after}"
-        if self.phase.checks:
-            listed["verification"] = f"uv run {CORE}/sentinel.py --of {self.phase.folder} (when all of them have ended well)"
-        base = Step(self.phase.folder, "coordinator")
-        done = outlook.all_done(self.call, self.plan, (self.phase,))
-        reply = (
-            agent_mode.NOTHING_TO_DO if done else agent_mode.ask(self.call, "phase-coordinator", base, self.phase.name, listed)
-        )
-        self.replies = {run.name: self.from_files(run, reply) for run in self.phase.runs}
-        return self.replies
-
-    def from_files(self, run: Run, reply: ToolResult) -> ToolResult:
-        """How a run stands, whatever the agent says of it."""
-        path = self.folder / run.name / "manifest.json"
-        known = files.read_json(path) if path.exists() else {}
-        left = outlook.unfinished(self.call, self.plan, self.phase, run)
-        if known.get("exit_code") in DONE and not left:
-            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
-        if known.get("exit_code") and known["exit_code"] not in DONE:
-            return ToolResult(ExitCode(known["exit_code"]), _absolute(known, self.call.session.folder))
-        return agent_mode.not_done(reply, "RUN_NOT_DONE", f"the run {run.name}", left)
-
-    def verified(self) -> tuple[ExitCode, str]:
-        """What the sentinel left: the agent had to call it, and nothing but its own evidence counts."""
-        terms = sentinel.Terms.of_phase(self.plan, self.phase, self.call.cwd)
-        look = sentinel.Verification(self.call, terms, Step(self.phase.folder, "sentinel"))
-        why, state = look.stale(), look.state()
-        if not why:
-            return ExitCode.SUCCESS, str(state["grade"])
-        if state["ended"] and state["grade"] == "FAIL":
-            self.sentinel = {"error": {"code": "NOT_VERIFIED", "message": "verification did not pass", "hint": str(look.home)}}
-            return ExitCode.NEEDS_REFINEMENT, "FAIL"
-        message = f"the agent ended without verification: {why}"
-        self.sentinel = {"error": {"code": "VERIFICATION_NOT_RUN", "message": message, "hint": "run it again, or in tool mode"}}
-        return ExitCode.FAILURE, "FAIL"
 
     def orchestrate(self, run: Run) -> ToolResult:
         """One orchestrator, with the seed's table: 1 and 12 are run once more, 10 is answered, the rest goes up."""
@@ -211,7 +157,7 @@ class Coordinator:
 
     def _once_more(self, run: Run) -> ToolResult:
         """The orchestrator, and once more what failed in it. That there was a second time is on disk: a resume adds none, and one
-        that was cut short is gone on with."""
+        that was cut short is resumed."""
         path = self.folder / run.name / "rerun.json"
         known = files.read_json(path) if path.exists() else {"done": 0, "begun": 0}
         if not known["begun"]:
@@ -282,7 +228,8 @@ class Coordinator:
         if not self.phase.checks:
             return ExitCode.SUCCESS, "UNVERIFIABLE"
         if self.call.options.mode == "agent":
-            return self.verified()
+            code, grade, self.sentinel = by_agent.verified(self.call, self.plan, self.phase)
+            return code, grade
         checkpoints.say_state(self.call.session.folder, "VERIFY")
         reply = self.call.call("sentinel.py", self.sentinel_command())
         self.sentinel = reply.document

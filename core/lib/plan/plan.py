@@ -64,7 +64,7 @@ class Plan:
     max_parallel: int = 1
     max_depth: int = 3
     budget: dict[str, float] = field(default_factory=dict[str, float])
-    goal: str = ""  # what it is all for: held against what came of it, when it has ended
+    goal: str = ""  # what it is all for: compared with what came of it, when it has ended
     rounds: int = 1  # how often what is missing then may be planned and run, the first time included
     round: int = 1
     written: bool = False  # by an agent, for the goal: a person has to say yes to it

@@ -96,7 +96,7 @@ class _Reader:
             ]
             if phase.fix and together and set(phase.checks) - {checks_file.ARTIFACTS}:
                 message = (
-                    f"{phase.name} may run together with {', '.join(together)} in one folder: what is mended there is not its own"
+                    f"{phase.name} may run together with {', '.join(together)} in one folder: what is fixed there is not its own"
                 )
                 hint = "verify: {fix: false}, a depends_on, or max_parallel: 1"
                 raise self.document.error(["phases", index, "verify"], message, hint)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from lib import names
-from lib.contract import CORE, STATUS, ExitCode, Json, StrataError
+from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError
 from lib.process import processes, running
 from lib.process.backend import Finished, Status
 
@@ -149,9 +149,6 @@ def call_tool(
         }
         return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error}, handed)
     return replace(believe(name, finished), handed=handed)
-
-
-HANDED = "outcome"  # the event by which an executor tells its parent, and nobody else, what it is about to write
 
 
 def hand_over(line: str) -> dict[str, str]:

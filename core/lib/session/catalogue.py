@@ -9,8 +9,7 @@ from lib.contract import Json, StrataError, command, nearest
 from lib.disk import files
 from lib.session.folder import require_format
 from lib.session.owner import Owner
-
-EFFECTIVE = "effective-config.json"
+from lib.session.remembered import EFFECTIVE
 
 
 def alive(session: Path) -> bool:

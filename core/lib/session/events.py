@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Protocol, Self, cast
 
 from lib import names
-from lib.contract import Json
+from lib.contract import HANDED, Json
 from lib.disk import files
 from lib.disk.clock import now
 from lib.disk.redact import redact
-from lib.process import processes, streams, tools
+from lib.process import processes, streams
 
 HEARTBEAT_SECONDS = 30.0
 _stderr_lock = threading.Lock()
@@ -92,7 +92,7 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
 def hand_over(attempt: str, sha256: str) -> None:
     """For the parent alone: what this executor is about to write down as its outcome."""
     with _stderr_lock:
-        streams.write(sys.stderr, json.dumps({"event": tools.HANDED, "attempt": attempt, "sha256": sha256}) + "\n")
+        streams.write(sys.stderr, json.dumps({"event": HANDED, "attempt": attempt, "sha256": sha256}) + "\n")
 
 
 def start_heart(layer: str, label: Callable[[], str]) -> None:

@@ -26,7 +26,19 @@ from lib.disk.redact import redact
 from lib.process import processes
 from lib.session import budget
 from lib.session.budget import WHOLE, figure
-from lib.session.ledger_lines import BLOCK, Sums, add, every, is_open, newest_first, parse
+from lib.session.ledger_lines import (
+    BLOCK,
+    Sums,
+    add,
+    every,
+    is_open,
+    newest_first,
+    open_ones,
+    parse,
+    spent_on,
+    unknown,
+    waiting,
+)
 from lib.session.step import Step
 
 DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all
@@ -135,27 +147,16 @@ class Ledger:
     def _will_settle(self, place: str, parent: str) -> bool:
         """Whether somebody holds money who will still give some of it back: not an agent above us, which waits for us, nor one
         that itself waits for an agent below it that has no room."""
-        open_ones = self.open()
-        parents = {place: parent, **{key: str(line.get("parent", "")) for key, line in open_ones.items()}}
+        lines = self.lines()
+        reserved, queue = open_ones(lines), waiting(lines)
+        parents = {place: parent, **{key: str(line.get("parent", "")) for key, line in reserved.items()}}
         stuck: set[str] = set()
-        for waiting in [place, *self._waiting()]:
-            above = parents.get(waiting, "") or self._waiting().get(waiting, "")
+        for one in [place, *queue]:
+            above = parents.get(one, "") or queue.get(one, "")
             while above and above not in stuck:
                 stuck.add(above)
                 above = parents.get(above, "")
-        return any(key not in stuck and figure(line.get("held")) > 0 for key, line in open_ones.items())
-
-    def _waiting(self) -> dict[str, str]:
-        """Who waits for room, by attempt, with the agent that started it."""
-        found: dict[str, str] = {}
-        for line in self.lines():
-            if line["kind"] == "wait":
-                found[str(line["id"])] = str(line.get("parent", ""))
-            elif line["kind"] in ("waited", "reserve"):
-                found.pop(str(line["id"]), None)
-            elif line["kind"] == "begin" and not line.get("scope"):
-                found = {}  # nobody of an earlier run waits any more
-        return found
+        return any(key not in stuck and figure(line.get("held")) > 0 for key, line in reserved.items())
 
     def require(self, phase: str) -> None:
         """Whether an agent could start now, without writing anything."""
@@ -198,7 +199,7 @@ class Ledger:
         """The lines, each with the sums after it, that free what is held for earlier parts of an agent session: all of it is
         known, or held once more, from here on."""
         found: list[tuple[Json, Sums]] = []
-        for place, line in self._unknown().items() if agent_session else ():
+        for place, line in unknown(self.lines()).items() if agent_session else ():
             record = self.folder / place / "agent-session.json"
             if record.exists() and files.read_json(record).get("id") == agent_session:
                 charged = {"usd": 0.0, "held": -figure(line.get("held")), "tokens": 0, "agents": 0}
@@ -251,7 +252,7 @@ class Ledger:
 
     def exceeded(self, scope: str, kind: str, message: str) -> StrataError:
         limit = self.limits[scope][kind]
-        detail = {"limit": kind, "scope": scope, "spent": self.spent_on()}
+        detail = {"limit": kind, "scope": scope, "spent": spent_on(self.lines())}
         hint = f"resume with more: campaign.py --resume SESSION --budget {kind}={limit * 2:g}"
         hint = hint if scope == WHOLE else "raise the budget of that phase in the plan, and resume with the plan"
         return StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
@@ -263,7 +264,7 @@ class Ledger:
         told = "agents" in self.limits.get(WHOLE, {})
         if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
             what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
-            detail: Json = {"limit": "agents", "scope": WHOLE, "spent": self.spent_on()}
+            detail: Json = {"limit": "agents", "scope": WHOLE, "spent": spent_on(self.lines())}
             hint = "let an orchestrator start them (foreach), or give the campaign a budget of agents"
             raise StrataError("TOO_MANY_AGENTS", f"{what} agents by themselves", hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
@@ -342,40 +343,7 @@ class Ledger:
         return last["sums"] if last else {}
 
     def open(self) -> dict[str, Json]:
-        """What was reserved and has not been settled, by the attempt it is for."""
-        found: dict[str, Json] = {}
-        for line in self.lines():
-            if line["kind"] == "reserve":
-                found[str(line.get("id"))] = line
-            elif line["kind"] == "settle":
-                found.pop(str(line.get("id")), None)
-        return found
-
-    def _unknown(self) -> dict[str, Json]:
-        """What was reserved for attempts of which nobody knows what they cost, and is held since."""
-        reserved: dict[str, Json] = {}
-        found: dict[str, Json] = {}
-        for line in self.lines():
-            place = str(line.get("id"))
-            if line["kind"] == "reserve":
-                reserved[place] = line
-            elif line["kind"] == "settle" and line.get("spent_usd") is None and place in reserved:
-                found[place] = reserved[place]
-            elif line["kind"] == "release":
-                found.pop(place, None)
-        return found
-
-    def spent_on(self) -> list[Json]:
-        """Per agent: how many, what they cost, and what is held for them."""
-        table: dict[str, Json] = {}
-        names = {line["id"]: line["agent"] for line in self.lines() if line["kind"] == "reserve"}
-        for line in self.lines():
-            if line["kind"] in ("reserve", "settle", "release"):
-                entry = table.setdefault(names.get(line["id"], "?"), {"agents": 0, "usd": 0.0, "held": 0.0})
-                entry["agents"] += line["agents"]
-                entry["usd"] = round(entry["usd"] + figure(line.get("usd")), 6)
-                entry["held"] = round(entry["held"] + figure(line.get("held")), 6)
-        return [{"agent": name, **entry} for name, entry in sorted(table.items(), key=lambda pair: -pair[1]["usd"])]
+        return open_ones(self.lines())
 
     @contextmanager
     def _open(self) -> Generator[tuple[int, Sums]]:

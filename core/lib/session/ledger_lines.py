@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -63,6 +63,58 @@ def is_open(path: Path, place: str) -> bool:
         if line.get("id") == place and line["kind"] in ("reserve", "settle"):
             return line["kind"] == "reserve"
     return False
+
+
+def open_ones(lines: Sequence[Json]) -> dict[str, Json]:
+    """What was reserved and has not been settled, by the attempt it is for."""
+    found: dict[str, Json] = {}
+    for line in lines:
+        if line["kind"] == "reserve":
+            found[str(line.get("id"))] = line
+        elif line["kind"] == "settle":
+            found.pop(str(line.get("id")), None)
+    return found
+
+
+def waiting(lines: Sequence[Json]) -> dict[str, str]:
+    """Who waits for room, by attempt, with the agent that started it."""
+    found: dict[str, str] = {}
+    for line in lines:
+        if line["kind"] == "wait":
+            found[str(line["id"])] = str(line.get("parent", ""))
+        elif line["kind"] in ("waited", "reserve"):
+            found.pop(str(line["id"]), None)
+        elif line["kind"] == "begin" and not line.get("scope"):
+            found = {}  # nobody of an earlier run waits any more
+    return found
+
+
+def unknown(lines: Sequence[Json]) -> dict[str, Json]:
+    """What was reserved for attempts of which nobody knows what they cost, and is held since."""
+    reserved: dict[str, Json] = {}
+    found: dict[str, Json] = {}
+    for line in lines:
+        place = str(line.get("id"))
+        if line["kind"] == "reserve":
+            reserved[place] = line
+        elif line["kind"] == "settle" and line.get("spent_usd") is None and place in reserved:
+            found[place] = reserved[place]
+        elif line["kind"] == "release":
+            found.pop(place, None)
+    return found
+
+
+def spent_on(lines: Sequence[Json]) -> list[Json]:
+    """Per agent: how many, what they cost, and what is held for them."""
+    table: dict[str, Json] = {}
+    names = {line["id"]: line["agent"] for line in lines if line["kind"] == "reserve"}
+    for line in lines:
+        if line["kind"] in ("reserve", "settle", "release"):
+            entry = table.setdefault(names.get(line["id"], "?"), {"agents": 0, "usd": 0.0, "held": 0.0})
+            entry["agents"] += line["agents"]
+            entry["usd"] = round(entry["usd"] + figure(line.get("usd")), 6)
+            entry["held"] = round(entry["held"] + figure(line.get("held")), 6)
+    return [{"agent": name, **entry} for name, entry in sorted(table.items(), key=lambda pair: -pair[1]["usd"])]
 
 
 def add(sums: Sums, phase: str, charged: dict[str, float]) -> Sums:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 from pathlib import Path
 
-from lib.contract import HOUSE, Json, StrataError, command
+from lib.contract import Json, StrataError, command
 from lib.disk import files
-from lib.session.catalogue import EFFECTIVE, find_session
 
+EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
 _ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--driver", "--extra-context")
 KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait", "approve_plan")  # flags a resume need not repeat
@@ -29,7 +27,7 @@ def read_effective(session: Path) -> Json:
 
 
 def require_tool(effective: Json, session: Path, tool: str) -> None:
-    """A session is gone on with by the tool that began it."""
+    """A session is resumed by the tool that began it."""
     began = effective.get("tool", "campaign")
     if began != tool:
         raise StrataError(
@@ -46,31 +44,11 @@ def keep(session: Path, tool: str, driver: str, words: list[str]) -> None:
         files.write_json(path, {"tool": tool, "command": kept, "folder": str(Path.cwd())})
 
 
-def recall(tool: str, words: list[str]) -> list[str]:
-    """The command line of a resume: what the session was begun with, and what is said now, standing where it was begun."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--resume")
-    parser.add_argument("--session-base")
-    known, now = parser.parse_known_args(words)
-    if not known.resume:
-        return words
-    session = find_session(known.resume, Path(known.session_base or HOUSE / "sessions"))
-    effective = files.read_json(session / EFFECTIVE)
-    require_tool(effective, session, tool)
-    now = [str(Path(w).absolute()) if before in ("--extra-context", "--fixtures", "--cwd") else w for before, w in _pairs(now)]
-    try:
-        os.chdir(effective["folder"])
-    except OSError as error:
-        hint = "bring it back, or start anew in another session"
-        raise StrataError("NO_WORKSPACE", f"{effective['folder']}, where it was begun: {error.strerror}", hint) from None
-    return [*effective["command"], *now, "--session-dir", str(session)]
-
-
-def _pairs(words: list[str]) -> list[tuple[str, str]]:
+def pairs(words: list[str]) -> list[tuple[str, str]]:
     return list(zip(["", *words], words, strict=False))
 
 
 def _without(words: list[str], flags: tuple[str, ...]) -> list[str]:
     """The words without these flags and their values."""
-    kept = [w for before, w in _pairs(words) if before not in flags and w not in flags]
+    kept = [w for before, w in pairs(words) if before not in flags and w not in flags]
     return [w for w in kept if w.partition("=")[0] not in flags and w != "--explain"]

@@ -14,6 +14,7 @@ from lib.plan.orchestration import Worker
 from lib.plan.task import Task
 from lib.process import tools
 from lib.session.step import Step
+from lib.stages.loops import Taken
 from lib.tool.call import Call
 
 
@@ -129,7 +130,7 @@ def _content(value: Any, call: Call) -> Any:
 def _cause(call: Call, path: Path) -> str:
     """What a loop says, wherever the session was when it said so."""
     text, record = path.read_text(encoding="utf-8"), path.with_suffix(".json")
-    then = str(files.read_json(record).get("session") or "") if record.exists() else ""
+    then = records.read(record, Taken).session if record.exists() else ""
     return _placeless(call, text.replace(then, str(call.session.folder)) if then else text)
 
 

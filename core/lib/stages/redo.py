@@ -1,7 +1,7 @@
 """Doing finished work again on purpose: which steps `--from` and `--only` mean, and how they are made to count no more.
 
 Nothing is deleted. Up to which attempt a step's past does not count is written down before anything runs, so that a re-run
-that is cut short is gone on with by an ordinary resume.
+that is cut short is continued by an ordinary resume.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ def mark(session: Path, chosen: Chosen) -> int:
     files.write_json(path, known | found)
     homes = {str(attempt.step.home): attempt.step for attempt in every_attempt(session)}
     for home, step in homes.items():
-        for record in sorted((session / home / "loops").glob("*.json")):
-            if not loops.led_over(files.read_json(record)["rounds"], found, step):
-                continue
-            loops.set_aside(record)
+        for record, taken in loops.every(session / home):
+            if loops.led_over(taken.rounds, found, step):
+                loops.set_aside(record)
     return len(found)

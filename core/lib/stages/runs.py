@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
     add = parser.add_argument
     if modifier:
         add("--modifier", default="", help="run only the stages this modifier keeps")
-    add("--resume", metavar="SESSION", help="go on with a session as it was started: its folder, or its name under sessions/")
+    add("--resume", metavar="SESSION", help="resume a session as it was started: its folder, or its name under sessions/")
     add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
     if stages:
         add("--from", metavar="STAGE", dest="start_from", help="do this stage (or STAGE/ITEM) and those behind it again")

@@ -1,4 +1,4 @@
-"""The sentinel's loop: what must hold is written down, checks are run, and what failed is diagnosed, mended and checked again.
+"""The sentinel's loop: what must hold is written down, checks are run, and what failed is diagnosed, fixed and checked again.
 
 What decides is what Python saw. Agents write the specification, explain and mend; none of them can turn a failed check into a
 passed one, and one that does not answer in the agreed form counts as a failure. A cycle is closed when its fix has ended; closed
@@ -42,7 +42,7 @@ class Terms:
 
     checks: tuple[str, ...]
     checks_file: Path
-    audit: bool = False  # have agents write a specification and hold the results against it, also when all is green
+    audit: bool = False  # have agents write a specification and compare the results with it, also when all is green
     fix: bool = True
     protect: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()  # what a fix may write
@@ -104,7 +104,7 @@ class Verification:
                 if not self.terms.fix:
                     return self.end(found, cycle, self.unresolved(found, ExitCode.NEEDS_REFINEMENT))
                 if not self.closed(cycle) and (hopeless := self.mend(cycle, spec, found)):
-                    why = f"{self.reasons(found)}; it could not be mended: {hopeless}"
+                    why = f"{self.reasons(found)}; it could not be fixed: {hopeless}"
                     return self.end(found, cycle, self.unresolved(found, ExitCode.NEEDS_REFINEMENT, why))
             last = first + MAX_CYCLES - 1
             found = self.look(last + 1, spec, retest_of=last)
@@ -307,9 +307,9 @@ class Verification:
         listed = self.ask("consolidate", "sentinel-consolidator", cycle, inputs)
         fixes: Json = files.read_json(Path(listed.outputs["fixes"])) if listed.ok else {"fixes": []}
         if not fixes["fixes"]:
-            fixes = {"fixes": plain_fixes(found)}  # what failed is still what has to be mended
+            fixes = {"fixes": plain_fixes(found)}  # what failed is still what has to be fixed
         files.write_json(folder / "fix-list.json", fixes)
-        self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to mend")
+        self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to fix")
         inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
         context = [p for n in range(self.state()["first_cycle"], cycle) if (p := self.cycle(n) / "not-fixed.md").exists()]
         held = self.hold(cycle)

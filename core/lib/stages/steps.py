@@ -56,7 +56,7 @@ def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) 
 
 
 def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Outcome]:
-    """The attempts at this very work that count against its retries; heals and repairs belong to the try they mend."""
+    """The attempts at this very work that count against its retries; heals and repairs belong to the try they fix."""
     past = finished.redo_before.get(str(order.step), 0)
     counted: list[Outcome] = []
     last: tuple[Attempt, Outcome] | None = None

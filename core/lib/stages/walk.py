@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Json
 from lib.disk import files
-from lib.disk.redact import redact
 from lib.plan.orchestration import Loop, Orchestration, Question, Stage
 from lib.process import fanout
 from lib.session.step import Step
@@ -212,34 +211,21 @@ class Walk:
         for name in dict.fromkeys((stage.name, loop.to)):
             found = [f"- {s.key or name}, {output}: {path}" for s in results[name].steps for output, path in s.outputs.items()]
             lines += [f"What `{name}` produced last time:", "", *found, ""] if found else []
-        cause = self.home / "loops" / f"{loop.name}-{number}.md"
         names = [s.name for s in self.orchestration.stages]
         span = names[names.index(loop.to) : names.index(stage.name) + 1]
-        record: Json = {"loop": loop.name, "number": number, "from": stage.name, "rounds": {}}
-        record["session"] = str(self.call.session.folder)  # where its cause speaks of: the session may be moved
-        for name in span:
-            record["rounds"][name] = {"round": self.rounds[name]}
-        self.write_down(cause, "\n".join(lines).rstrip() + "\n", record)
+        taken = loops.Taken(
+            loop.name, number, stage.name, {name: self.rounds[name] for name in span}, str(self.call.session.folder)
+        )
+        cause = loops.write_down(self.home, taken, "\n".join(lines).rstrip() + "\n")
         for name in span:
             self.orders.causes.pop(name, None)  # an inner loop's cause is not news any more
         self.orders.causes[loop.to] = cause
         detail = {"from": stage.name, "to": loop.to, "time": number, "of": loop.max}
         self.call.event(f"{self.base.slug}.{loop.name}", "loop", detail)
 
-    def write_down(self, cause: Path, text: str, record: Json) -> None:
-        """The record last: with it, the loop has been taken. A walk that comes by again finds it as it is."""
-        known = cause.with_suffix(".json")
-        if known.exists() and cause.exists() and cause.read_text(encoding="utf-8") == redact(text):
-            return
-        files.write_atomic(cause, text)
-        files.write_json(known, record)
-
     def forget_loops(self, stage: Stage) -> None:
         """This round takes no loop. One that it took in an earlier run, with other results, is not history any more."""
-        for path in sorted((self.home / "loops").glob("*.json")):
-            record = files.read_json(path)
-            if record["from"] == stage.name and record["rounds"][stage.name]["round"] == self.rounds[stage.name]:
-                loops.set_aside(path)
+        loops.forget(self.home, stage.name, self.rounds[stage.name])
 
     def answered_behind(self, stage: Stage) -> bool:
         """Whether a person has answered a question that comes after the stage: what was given up by then stays so, or the same
@@ -250,11 +236,7 @@ class Walk:
 
     def gone_over(self, stage: Stage) -> bool:
         """Whether a loop has gone back over this round of the stage: it is history then."""
-        for path in (self.home / "loops").glob("*.json"):
-            past = files.read_json(path)["rounds"].get(stage.name)
-            if past and past["round"] == self.rounds[stage.name]:
-                return True
-        return False
+        return any(taken.rounds.get(stage.name) == self.rounds[stage.name] for _, taken in loops.every(self.home))
 
     def used_up(self, loop: Loop, stage: Stage, result: StageResult) -> StageResult:
         note = f"the loop {loop.name} was taken {self.taken[loop.name]} times and is used up"

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from lib.contract import Json, usage
-from lib.disk import locks
+from lib.disk import lenient, locks
 from lib.plan import orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.session import catalogue, events
@@ -88,8 +88,8 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
 
 def _waits(session: Path) -> bool:
     manifests = [session / "manifest.json", *session.glob("*/manifest.json")]
-    damaged = (session / "manifest.json").exists() and not reader.read(session / "manifest.json")
-    return damaged or any(reader.read(path).get("exit_code") == 3 for path in manifests)
+    damaged = (session / "manifest.json").exists() and not lenient.read(session / "manifest.json")
+    return damaged or any(lenient.read(path).get("exit_code") == 3 for path in manifests)
 
 
 def remove(paths: list[Path]) -> None:

@@ -5,17 +5,17 @@ process, have ended, or have been killed. What is immutable (outcomes) is read o
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from lib.contract import STATUS, Json
 from lib.disk import files, records
 from lib.disk.clock import when
+from lib.disk.lenient import figure, obj, objs, read
 from lib.session import budget, catalogue, ledger
 from lib.session.attempts import OUTCOME, Attempt, every_attempt
 from lib.session.outcome import Outcome
@@ -326,30 +326,3 @@ def _made(path: Path) -> float | None:
 def _touched(folder: Path) -> float | None:
     times = [t for p in folder.rglob("*") if (t := _made(p))] or [t for t in [_made(folder)] if t]
     return max(times, default=None)
-
-
-def read(path: Path) -> Json:
-    """A JSON object, or nothing: whoever looks on does not stop at a file that is damaged or not there yet."""
-    try:
-        return obj(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-    except (ValueError, RecursionError, OSError):
-        return {}
-
-
-# What is read was written by us, and may have been changed by anybody since: each value is taken for what it is
-
-
-def obj(value: object) -> Json:
-    return cast(Json, value) if isinstance(value, dict) else {}
-
-
-def objs(value: object) -> list[Json]:
-    return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []
-
-
-def texts(value: object) -> list[str]:
-    return [str(v) for v in cast(list[Any], value)] if isinstance(value, list) else []
-
-
-def figure(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

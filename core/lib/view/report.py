@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import Json
-from lib.disk import files, records
+from lib.disk import files, lenient, records
 from lib.session import ledger, signals
 from lib.session.attempts import OUTCOME, Attempt, every_attempt
 from lib.session.outcome import Outcome
-from lib.view import reader
 
 Rows = list[list[str]]
 Ended = list[tuple[Attempt, Outcome]]
@@ -151,7 +150,7 @@ def _artifacts(stage: Json) -> str:
 
 
 def _verification(sentinel: Path) -> list[str]:
-    """Cycle by cycle: what the checks found, and what was to be mended."""
+    """Cycle by cycle: what the checks found, and what was to be fixed."""
     lines: list[str] = []
     for cycle in sorted(sentinel.glob("cycle-*"), key=lambda path: int(path.name.removeprefix("cycle-"))):
         results = _read(cycle / "verification-results.json")
@@ -181,4 +180,4 @@ def _table(heads: tuple[str, ...], rows: Rows) -> list[str]:
 
 
 def _read(path: Path) -> Json:
-    return reader.read(path)
+    return lenient.read(path)

@@ -1,4 +1,4 @@
-"""What judges the work: test files, the checkers' configuration, what a plan protects. Whoever mends the work may not touch it.
+"""What judges the work: test files, the checkers' configuration, what a plan protects. Whoever fixes the work may not touch it.
 
 Before a fix every such file is copied and hashed. Afterwards whatever was changed, deleted or added among them is put back as
 it was, and named.

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from lib.contract import Json
+from lib.disk import lenient
 from lib.session.outcome import TOKENS
-from lib.view import reader, terminal
+from lib.view import terminal
 from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
 from lib.view.page.steps import TEXT_LIMIT, leaves
 from lib.view.tree import Scene
@@ -52,7 +53,7 @@ def nav() -> list[str]:
 
 def warnings(seen: Scene) -> list[str]:
     """What did not succeed in a run that did."""
-    listed = [str(w) for w in reader.texts(seen.manifest.get("warnings"))]
+    listed = [str(w) for w in lenient.texts(seen.manifest.get("warnings"))]
     if not listed or seen.alive:
         return []
     return [tag("section", heading("warnings", "Done with warnings"), tag("ul", *(tag("li", e(w)) for w in listed)))]
@@ -60,7 +61,7 @@ def warnings(seen: Scene) -> list[str]:
 
 def first(seen: Scene) -> list[str]:
     """What to look at first, where something went wrong."""
-    error = reader.obj(seen.manifest.get("error"))
+    error = lenient.obj(seen.manifest.get("error"))
     if not error or seen.alive:
         return []
     parts = [tag("b", e(error.get("code"))), " ", e(error.get("message"))]
@@ -76,7 +77,7 @@ def first(seen: Scene) -> list[str]:
 def goal(seen: Scene) -> list[str]:
     if not seen.goal:
         return []
-    judged = reader.obj(seen.manifest.get("evaluation"))
+    judged = lenient.obj(seen.manifest.get("evaluation"))
     parts = [tag("b", "Goal"), tag("p", e(seen.goal))]
     if judged:
         words = {"met": "success", "unmet": "failed"}
@@ -86,7 +87,7 @@ def goal(seen: Scene) -> list[str]:
                 badge(words.get(str(r.get("status")), "waiting"), str(r.get("status"))),
                 e(r.get("evidence")),
             ]
-            for r in reader.objs(judged.get("requirements"))
+            for r in lenient.objs(judged.get("requirements"))
         ]
         parts.append(tag("p", "Met: ", tag("b", e(judged.get("met"))), ". ", e(judged.get("summary"))))
         parts.append(table(("requirement", "status", "evidence"), rows))
@@ -108,8 +109,8 @@ def cost(seen: Scene) -> list[str]:
                 _add(
                     models,
                     model,
-                    reader.figure(used.get("costUSD")),
-                    sum(int(reader.figure(used.get(k))) for k in TOKENS),
+                    lenient.figure(used.get("costUSD")),
+                    sum(int(lenient.figure(used.get(k))) for k in TOKENS),
                 )
     sums = seen.spent
     total = [
@@ -138,19 +139,19 @@ def _costs(what: str, found: dict[str, list[float]], foot: list[str] | None) -> 
 
 
 def verification(session: Path) -> list[str]:
-    """Cycle by cycle: what the checks found, what was to be mended, what the audit said."""
+    """Cycle by cycle: what the checks found, what was to be fixed, what the audit said."""
     parts = [heading("verification")]
     for folder in [*sorted(session.glob("phases/*/sentinel")), *sorted(session.glob("sentinel"))]:
         where = folder.parent.name if folder.parent != session else "sentinel"
         for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
-            results = reader.read(cycle / "verification-results.json")
-            rows = [_check(c) for c in reader.objs(results.get("checks"))]
+            results = lenient.read(cycle / "verification-results.json")
+            rows = [_check(c) for c in lenient.objs(results.get("checks"))]
             if rows:
                 parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(str(results.get("overall", "")))))
                 parts.append(table(("check", "result", "errors", "evidence"), rows))
-            for fix in reader.objs(reader.read(cycle / "fix-list.json").get("fixes")):
+            for fix in lenient.objs(lenient.read(cycle / "fix-list.json").get("fixes")):
                 parts.append(
-                    tag("p", badge("to be revised", "to mend"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
+                    tag("p", badge("to be revised", "to fix"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
                 )
             audit = read(cycle / "audit-report.md")
             parts += [folded(f"Audit, {where}, {cycle.name}", cut(audit, TEXT_LIMIT))] if audit.strip() else []
@@ -167,7 +168,7 @@ def decisions(seen: Scene) -> list[str]:
     session = seen.session
     parts = [heading("decisions", "Refinements, approvals, denials")]
     for path in sorted((session / "approvals").glob("*.json")):
-        known = reader.read(path)
+        known = lenient.read(path)
         if known.get("decision"):
             said = f"{known['decision']} by {known.get('by')}, {known.get('when')}" + (
                 f": {known['why']}" if known.get("why") else ""
