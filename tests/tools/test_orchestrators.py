@@ -584,9 +584,9 @@ def test_whichever_process_of_the_tree_is_stopped_nothing_below_it_keeps_running
         "sleeper",
         f'''
 def work(task, out, call):
-    from lib.process import processes as process
+    from lib.process import running
     import os
-    process.run_command(["sh", "-c", "{marker} & setsid {marker} & {marker}"], env=dict(os.environ))
+    running.run_kept(["sh", "-c", "{marker} & setsid {marker} & {marker}"], env=dict(os.environ))
     return Verdict("done")
 ''',
     )
@@ -732,14 +732,14 @@ def test_a_new_run_waits_for_the_whole_old_tree_not_only_for_its_top(trial: Hous
         "sleeper",
         """
 def work(task, out, call):
-    from lib.process import processes as process
+    from lib.process import running
     import os
     if (call.cwd / "second").exists():
         old = (call.cwd / "started").read_text().strip()
         assert not Path(f"/proc/{old}").exists(), "the old tree is gone before anything new begins"
         return Verdict("done")
     words = "trap '' TERM; echo $$ > started; while :; do sleep 0.1; done"
-    process.run_command(["sh", "-c", words], env=dict(os.environ), cwd=call.cwd)
+    running.run_kept(["sh", "-c", words], env=dict(os.environ), cwd=call.cwd)
     return Verdict("done")
 """,
     )

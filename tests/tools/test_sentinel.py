@@ -124,7 +124,7 @@ def test_what_failed_is_mended_and_checked_again(house: House) -> None:
 # Lies by the dozen: all of it is real but the conversation, which is a function in the place of the SDK.
 LIAR = """
 
-def live(request):
+def live(request, load_sdk):
     import json, subprocess
     from lib.contract import ExitCode, HOUSE
     known = json.loads((HOUSE / "lie.json").read_text())
@@ -146,8 +146,6 @@ def live(request):
         (request.out / "diagnosis.md").write_text("It is mended.")
     return Answer(**said)
 
-
-if __name__ == "__main__":
 """
 CHEAT = "def test_greet() -> None:\n    pass\n"
 # pytest captures 1 and 2, but keeps the real ones open under other numbers.
@@ -188,9 +186,7 @@ def with_a_liar(
     house: House, *flags: str, writes: dict[str, str] | None = None, shell: str = "true", diagnosis: bool = True, audits: int = 1
 ) -> Ran:
     """The sentinel with agents that do as they are told here. `audits`: from so many unmet requirements down to one."""
-    spawn = house.folder / "core/spawn.py"
-    if "lie.json" not in spawn.read_text():
-        spawn.write_text(spawn.read_text().replace('\nif __name__ == "__main__":\n', LIAR))
+    house.rewrite("live", more=LIAR)
     entry = {"requirement": "a", "status": "unmet", "evidence": "x"}
     answers = [{"grade": "FAIL", "summary": "no", "requirements": [entry] * n} for n in range(audits, 0, -1)]
     fixes = [{"id": 1, "severity": "blocking", "file": "greet.py", "issue": "x", "suggested_fix": "x"}]
