@@ -27,7 +27,7 @@ _RESERVED = re.compile(r"(attempt|round)-\d+\Z|(con|prn|aux|nul|com\d|lpt\d)\Z|.
 def write_atomic(path: Path, data: str | bytes, mode: int | None = None) -> None:
     """Replaces `path` in one step that survives a power cut. Text is redacted on its way to disk."""
     raw = redact(data).encode() if isinstance(data, str) else data
-    folder = os.path.dirname(path)  # noqa: PTH120 - ten of these for every step: pathlib would double what they cost
+    folder = os.path.dirname(path) or "."  # noqa: PTH120 - ten of these for every step: pathlib would double what they cost
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103
     name = f"{folder}/.{path.name[:60]}.{secrets.token_hex(4)}.tmp.{os.getpid()}"
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -126,7 +126,7 @@ def set_aside(path: Path, copy: bool = False) -> Path:
 def append_line(path: Path, document: Json) -> None:
     """One whole line in one write, under a lock, so that writers in many processes never mix."""
     line = redact(json.dumps(document, ensure_ascii=False)) + "\n"
-    os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)  # noqa: PTH103, PTH120
     with locks.held(path) as descriptor:
         os.write(descriptor, line.encode())
 

@@ -78,6 +78,12 @@ def lent_nursery() -> int | None:
         return None  # a variable without its descriptor means nothing
 
 
+def give_back() -> None:
+    lent = lent_nursery()
+    if lent is not None:
+        os.close(lent)
+
+
 def lend() -> dict[str, int]:
     """What a tool is given so that it can ask the same nursery."""
     return {names.NURSERY: _control.fileno()} if _control else {}

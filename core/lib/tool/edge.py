@@ -67,7 +67,7 @@ def run(
     if tool.layer:
         nursery.open_nursery()
     else:
-        nursery.lent_nursery()  # a spawn starts no tools
+        nursery.give_back()  # a spawn starts no tools
     keeper.become_subreaper()
     processes.inherit_lock()
     processes.hear_caller()

@@ -201,3 +201,10 @@ def test_a_session_of_another_format_is_refused_and_left_as_it_is(tmp_path: Path
         session.open_session(str(tmp_path), None, "x", "")
     assert refused.value.code == "OTHER_FORMAT"
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_a_file_without_a_folder_in_its_name_is_written_where_we_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files.write_atomic(Path("here.txt"), "x")
+    files.append_line(Path("log"), {"a": 1})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["here.txt", "log"]
