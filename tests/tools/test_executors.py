@@ -39,6 +39,7 @@ def test_a_verified_output_is_published_and_the_outcome_says_what_was_verified(h
     kept = outcome(house)
     assert kept["verdict"] == "done"
     assert kept["outputs"][0]["checks"] == ["exists", "not empty"]
+    assert kept["changes"] == [], "one produced file is described once"
     assert kept["outputs"][0]["path"] == "artifacts/trial/report.md"
     assert (house.session / ".signals/exec-trial.done").exists()
 

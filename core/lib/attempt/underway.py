@@ -143,7 +143,7 @@ class Underway:
             self.take_back()
         number = call.session.next_number()  # before the last look: what others with lower numbers did is seen by it
         declared = {(c.root, c.path) for c in published}
-        elsewhere = [c for c in came_to.changes or () if c.root != "workspace"]
+        elsewhere = [c for c in came_to.changes or () if c.root != "workspace" and not self._published(c, published)]
         changes = [c for c in (*elsewhere, *self._changes()) if (c.root, c.path) not in declared]
         outcome = replace(
             came_to,
@@ -205,6 +205,12 @@ class Underway:
         place = str(path.relative_to(self._root(output.place)))
         size = path.stat().st_size
         return FileChange(output.place, place, change, kind, files.fingerprint(path), size, output=output.name, checks=checks)
+
+    def _published(self, change: FileChange, published: list[FileChange]) -> bool:
+        """Whether a file the agent wrote into its `out` is one of the outputs, which are listed as published."""
+        names = {c.output for c in published if c.root == "session"}
+        places = [o.path.rstrip("/") for o in self.task.outputs if o.name in names]
+        return change.root == "out" and any(change.path == p or change.path.startswith(f"{p}/") for p in places)
 
     def untouched(self) -> frozenset[str]:
         """The outputs in the workspace that were there before, and that nobody has written since."""
