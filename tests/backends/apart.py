@@ -94,10 +94,11 @@ class ApartRunning:
             thread.join(5)
         return Finished(code, self._stdout, "\n".join(self._tail), Status.EXITED)
 
-    def close(self) -> None:
+    def close(self, grace: float) -> None:
         if self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
+            self.stop(grace)
+            while self.wait(0.1) is None:
+                pass
         for stream in (self._child.stdin, self._child.stdout, self._child.stderr):
             if stream:
                 stream.close()

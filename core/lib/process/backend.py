@@ -65,8 +65,8 @@ class Running(Protocol):
         """Asks it to end; one that has not after `grace` seconds is ended. Returns at once, and may be called again."""
         ...
 
-    def close(self) -> None:
-        """Nobody waits for it any more: what of it still runs is ended."""
+    def close(self, grace: float) -> None:
+        """Nobody waits for it any more: what of it still runs is asked to end, and after `grace` seconds ended."""
         ...
 
 

@@ -105,7 +105,8 @@ class LocalRunning:
                 self._take(cast(IO[bytes], key.fileobj), key.fd)
             if self._ended():
                 self._lines.close()
-                return Finished(self.child.wait(), bytes(self._stdout), "\n".join(self._lines.tail), Status.EXITED)
+                status = Status.LOST if getattr(self.child, "lost", False) else Status.EXITED
+                return Finished(self.child.wait(), bytes(self._stdout), "\n".join(self._lines.tail), status)
             if time.monotonic() >= until:
                 return None
 
@@ -114,7 +115,7 @@ class LocalRunning:
         if self._kill_at and now > self._kill_at and self.child.poll() is None:
             self.child.kill()
             if now > self._kill_at + INSIST_SECONDS:
-                nursery.close_nursery()  # it does not pass our orders on: stopped, or gone
+                _give_up(self.child)
 
     def _take(self, stream: IO[bytes], descriptor: int) -> None:
         if stream is self.child.stdin:
@@ -149,9 +150,9 @@ class LocalRunning:
         self._gone_at = self._gone_at or time.monotonic()
         return time.monotonic() - self._gone_at > 1.0
 
-    def close(self) -> None:
+    def close(self, grace: float) -> None:
         if self.child.poll() is None:
-            _end(self.child)
+            _end(self.child, grace)
         self._selector.close()
         for stream in (self.child.stdin, self.child.stdout, self.child.stderr):
             if stream and not stream.closed:
@@ -173,16 +174,23 @@ def end_orphans() -> None:
         keeper.reap([pid])
 
 
-def _end(child: Child) -> None:
-    """What nobody waits for any more: ask, wait a little, then insist."""
+def _end(child: Child, grace: float) -> None:
+    """What nobody waits for any more: ask, wait, then insist."""
     child.terminate()
-    _wait(child, INSIST_SECONDS)
+    _wait(child, grace)
     if child.poll() is None:
         child.kill()
         _wait(child, INSIST_SECONDS)
     if child.poll() is None:
-        nursery.close_nursery()  # it does not pass our orders on: stopped, or gone
+        _give_up(child)
         child.wait()
+
+
+def _give_up(child: Child) -> None:
+    """Of a nursery that does not pass our orders on: it is stopped, or gone, or what it started cannot be ended."""
+    nursery.close_nursery()
+    if isinstance(child, nursery.Child):
+        child.give_up()
 
 
 def _wait(child: Child, seconds: float) -> None:

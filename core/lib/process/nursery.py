@@ -42,7 +42,7 @@ ARGUMENT_LIMIT = 128 * 1024  # bytes in one word of a command line, on Linux
 _NUMBER = struct.Struct("i")
 _LOST = -signal.SIGKILL  # what we say of a child whose end nobody could tell us
 
-INSIST_SECONDS = 20.0  # a tool whose asker is gone is told to stop; after this long it is killed
+INSIST_SECONDS = 15.0  # a tool whose asker is gone is told to stop; after this long it is killed
 
 pid = 0  # the nursery this process opened itself; 0: it has none, or was lent one
 _control: socket.socket | None = None
@@ -114,6 +114,7 @@ class Child:
         self.stdout: IO[bytes] | None = open(stdout, "rb", buffering=0)  # noqa: SIM115
         self.stderr: IO[bytes] | None = open(stderr, "rb", buffering=0)  # noqa: SIM115
         self.returncode: int | None = None
+        self.lost = False
         self._channel = channel
 
     def poll(self) -> int | None:
@@ -130,6 +131,13 @@ class Child:
 
     def kill(self) -> None:
         self._send(signal.SIGKILL)
+
+    def give_up(self) -> None:
+        """Nobody can tell what became of it."""
+        if self.returncode is None:
+            self.returncode = _LOST
+            self.lost = True
+            self._channel.close()
 
     def _send(self, number: int) -> None:
         try:
@@ -164,7 +172,7 @@ def start(argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], inhe
     (our_out, their_out), (our_err, their_err) = os.pipe(), os.pipe()
     given = (theirs.detach(), request, their_in, their_out, their_err)
     try:
-        socket.send_fds(_control, [b"."], [*given, *inherit.values()])
+        socket.send_fds(_control, [_NUMBER.pack(os.getpid())], [*given, *inherit.values()])
     except OSError:
         channel.close()
         for descriptor in (our_in, our_out, our_err):
@@ -208,6 +216,7 @@ def _serve(control: socket.socket) -> NoReturn:
     told: list[
         socket.socket
     ] = []  # whose end was told; they are closed from the other side, or an order on its way would undo it
+    asked_by: dict[int, int] = {}  # by tool: the process that asked for it
     alone: dict[int, float] = {}  # whose asker is gone, with the moment at which they are killed
     while True:
         ready = _readable([control, wake, *channels.values(), *told], 1.0 if alone else None)
@@ -215,7 +224,7 @@ def _serve(control: socket.socket) -> NoReturn:
             keeper.send(child, signal.SIGKILL)
             del alone[child]
         for channel in [c for c in told if c.fileno() in ready]:
-            if not channel.recv(1):
+            if not _order(channel):
                 told.remove(channel)
                 channel.close()
         for child in [c for c, channel in channels.items() if channel.fileno() in ready]:
@@ -228,12 +237,16 @@ def _serve(control: socket.socket) -> NoReturn:
             os.read(wake, 4096)
         for child, code in _ended():
             alone.pop(child, None)
+            _end_below(child, asked_by)  # before its end is told: whoever hears of it may start the same work again
             if child in channels:
                 channel = channels.pop(child)
-                channel.send(_NUMBER.pack(code))
-                told.append(channel)
+                try:
+                    channel.send(_NUMBER.pack(code))
+                    told.append(channel)
+                except OSError:
+                    channel.close()  # nobody is left to hear it
         if control.fileno() in ready:
-            data, descriptors, _, _ = socket.recv_fds(control, 1, 16)
+            data, descriptors, _, _ = socket.recv_fds(control, _NUMBER.size, 16)
             if not data:
                 os._exit(0)
             child = os.fork()
@@ -241,9 +254,19 @@ def _serve(control: socket.socket) -> NoReturn:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 _become(descriptors)
+            asked_by[child] = _NUMBER.unpack(data)[0]
             channels[child] = socket.socket(fileno=descriptors[0])
             for descriptor in descriptors[1:]:
                 os.close(descriptor)
+
+
+def _end_below(asker: int, asked_by: dict[int, int]) -> None:
+    """Ends every tool that a process had asked for, and all below those: it has ended, and left them behind."""
+    asked_by.pop(asker, None)
+    for child in [c for c, by in asked_by.items() if by == asker]:
+        _end_below(child, asked_by)
+        for pid in [*keeper.descendants(child), child]:
+            keeper.send(pid, signal.SIGKILL)
 
 
 def _order(channel: socket.socket) -> int:

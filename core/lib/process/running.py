@@ -47,7 +47,7 @@ def run(
                 silent = why is Status.TIMEOUT and quiet
                 running.stop(grace)
     finally:
-        running.close()
+        running.close(grace)
     if processes.stopping.is_set():
         raise Interrupted()
     return replace(finished, status=why or finished.status, silent=silent)

@@ -15,7 +15,7 @@ from lib.process import processes
 from lib.session import attempts
 from lib.session.attempts import Attempt
 from lib.session.outcome import VERSION, Outcome
-from lib.session.owner import lock
+from lib.session.owner import lock, release
 from lib.session.step import Step
 
 ENDED = "ended.json"  # the number at which the last run ended by itself
@@ -67,6 +67,11 @@ class Session:
     def say_ended(self) -> None:
         """The run has come to an end of its own: what it came to is said, and was not cut off."""
         files.write_json(self.folder / ENDED, {"number": self.next_number(), "at": now()})
+
+    def release(self) -> None:
+        """The outermost run has ended."""
+        if self._lock is not None:
+            release(self._lock)
 
     def relative(self, path: Path) -> str:
         """A path as the session's own files write it: a session can be moved, so nothing inside it is absolute."""

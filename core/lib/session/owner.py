@@ -36,18 +36,33 @@ def lock(folder: Path) -> int:
             "wait for it, or stop it, then run this again",
         ) from None
     Owner.this().write(descriptor)
-    threading.Thread(target=_renew, args=(descriptor,), name="session-lease", daemon=True).start()
+    _released.clear()
+    threading.Thread(target=_renew, args=(descriptor, folder), name="session-lease", daemon=True).start()
     return descriptor
 
 
-def _renew(descriptor: int) -> None:
-    """Says again and again that this run is there: on another machine nothing else tells."""
+_released = threading.Event()
+
+
+def _renew(descriptor: int, folder: Path) -> None:
+    """Says again and again that this run is there: on another machine nothing else tells. A run that finds another in its place,
+    because it was not heard of for too long, stops: two do not work in one session."""
     this = Owner.this()
-    while not processes.stopping.wait(RENEW_SECONDS):
+    while not _released.wait(RENEW_SECONDS) and not processes.stopping.is_set():
+        there = Owner.read(folder)
+        if there is not None and (there.host, there.pid, there.began) != (this.host, this.pid, this.began):
+            processes.stopping.set()
+            return
         try:
             replace(this, renewed=time.time()).write(descriptor)
         except OSError:
-            return  # the session is closed
+            continue  # a full disk, or a file system that is away: it may come back in time
+
+
+def release(descriptor: int) -> None:
+    """The run has ended: who asks on another machine need not wait to see that."""
+    _released.set()
+    replace(Owner.this(), renewed=0.0).write(descriptor)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import shutil
@@ -99,6 +100,8 @@ def run(
     if call and call.session_dir:
         _draw(call, document)
         _leave_word(call, code, document)
+        with contextlib.suppress(OSError):  # how the tool ended does not depend on it
+            call.session.release()
     printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])

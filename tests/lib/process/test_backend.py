@@ -94,3 +94,20 @@ def test_a_run_on_another_machine_is_known_by_its_renewals(tmp_path: Path, renew
             open_session(str(tmp_path), None, "x", "")
     else:
         assert open_session(str(tmp_path), None, "x", "").outermost
+
+
+def test_a_run_that_finds_another_in_its_place_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import asdict
+    from threading import Event
+
+    from lib.process import processes
+    from lib.session import owner
+
+    monkeypatch.setattr(processes, "stopping", Event())
+    monkeypatch.setattr(owner, "RENEW_SECONDS", 0.05)
+    held = owner.lock(tmp_path)
+    assert not processes.stopping.wait(0.3), "its own word is no reason"
+    (tmp_path / owner.LOCK_NAME).write_text(json.dumps(asdict(owner.Owner(1, "another-machine", "x", "1", 0.0))))
+    assert processes.stopping.wait(10), "another has taken the session: two do not work in one"
+    owner.release(held)
+    assert not (known := owner.Owner.read(tmp_path)) or known.renewed == 0.0
