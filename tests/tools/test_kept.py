@@ -123,6 +123,21 @@ def test_a_tool_that_simply_ends_has_exit_code_0_from_the_nursery_too(house: Hou
     assert orchestrate(house).code == 0
 
 
+def test_a_tool_that_says_done_and_ends_with_a_failure_is_not_counted_as_done(house: House) -> None:
+    """Of two statements the worse counts, also in a group where one of two would be enough."""
+    house.tool("plain", "work = None\n")
+    path = house.folder / "core/plain.py"
+    head = path.read_text().partition("if __name__")[0]
+    path.write_text(head + 'print(\'{"exit_code": 1, "verdict": "done", "outputs": []}\')\nraise SystemExit(1)\n')
+    house.orchestrator(
+        "version: 1\nname: trial\nstages:\n  - name: a\n    parallel: {min_success: 1}\n    retry: {max: 0}\n"
+        "    members: {x: {tool: plain.py}, y: {tool: plain.py}}\n"
+    )
+    ran = orchestrate(house)
+    assert ran.code == 1, ran.stdout
+    assert ran.document["stages"][0]["verdict"] == "failed"
+
+
 def test_an_outcome_that_merely_appeared_on_disk_is_not_believed_now_or_later(house: House) -> None:
     """A tool plants a success as its next attempt, and one for the stage after it, and dies."""
     house.tool(

@@ -8,7 +8,8 @@ from typing import Any
 from lib.contract import STATUS, ExitCode, Json
 
 VERSION = 2
-GOOD = ("done", "needs_revision")  # verdicts of work that is there and counts
+# Verdicts of work that is there and counts, each with the only code that agrees with it.
+GOOD = {"done": ExitCode.SUCCESS, "needs_revision": ExitCode.NEEDS_REFINEMENT}
 TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")  # of a model's usage
 _LINK = "link:"
 
@@ -104,8 +105,8 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether there is work that counts, be it to be revised."""
-        return self.verdict in GOOD
+        """Whether there is work that counts, be it to be revised. A verdict that its own exit code contradicts is not one."""
+        return self.verdict in GOOD and self.exit_code == GOOD[self.verdict]
 
     @property
     def code(self) -> str:

@@ -14,7 +14,7 @@ from lib.plan.orchestration import Stage
 from lib.process import processes, tools
 from lib.session import signals
 from lib.session.attempts import OUTCOME, Attempt, read_outcome
-from lib.session.outcome import Outcome
+from lib.session.outcome import GOOD, Outcome
 from lib.stages.finished import Finished
 from lib.stages.order import Order, consumed
 from lib.stages.results import StepResult
@@ -262,7 +262,7 @@ def _result(call: Call, order: Order, outcome: Outcome, attempts: int, skipped: 
     return StepResult(
         key=order.key,
         exit_code=outcome.exit_code,
-        verdict=outcome.verdict,
+        verdict=outcome.verdict if outcome.good or outcome.verdict not in GOOD else "failed",
         outputs={c.output: str(files.find(roots[c.root], c.path)) for c in outcome.outputs},
         error=outcome.error,
         attempts=attempts,

@@ -58,3 +58,10 @@ def test_a_field_of_another_kind_is_named_and_the_file_kept_aside(
     aside = attempt.folder / "outcome.json.corrupt-1"
     assert json.loads(aside.read_text())[field] == value
     assert attempt.outcome is None, "the next run goes on without it"
+
+
+@pytest.mark.parametrize("code", list(ExitCode), ids=lambda code: code.name)
+def test_a_verdict_that_its_own_code_contradicts_is_no_success(code: ExitCode) -> None:
+    assert Outcome(code, verdict="done").good is (code == ExitCode.SUCCESS)
+    assert Outcome(code, verdict="needs_revision").good is (code == ExitCode.NEEDS_REFINEMENT)
+    assert not Outcome(code, verdict="failed").good
