@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from lib.session import budget, catalogue
 from lib.session.folder import new_folder
 from lib.stages import look, redo
 from lib.tool.arguments import read_text
+from msgspec.structs import replace
 
 TOOL = Tool(
     "campaign",
@@ -97,7 +97,7 @@ def require_depth(call: Call, plan: Plan) -> None:
 
 def dry_run(call: Call, plan: Plan, base: Path) -> Json:
     given = budget.given(call.options.budget) if call.options.budget else {}
-    return said(plan=plan.name, **forecast.of(dataclasses.replace(plan, budget=plan.budget | given), base, call.cwd))
+    return said(plan=plan.name, **forecast.of(replace(plan, budget=plan.budget | given), base, call.cwd))
 
 
 def detached(call: Call, base: Path, name: str) -> Json:

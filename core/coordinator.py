@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from lib import cli
@@ -23,6 +22,7 @@ from lib.disk import files
 from lib.plan import plan, plan_file
 from lib.plan.plan import Phase, Plan
 from lib.stages import look, redo
+from msgspec.structs import replace
 
 TOOL = Tool(
     "coordinator",

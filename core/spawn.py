@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 from typing import Any
 
 from lib import cli
@@ -31,6 +30,7 @@ from lib.session.step import Step, bare_step
 from lib.tool import grant
 from lib.tool.arguments import count, positive
 from lib.workspace.snapshot import Hidden, Snapshot
+from msgspec.structs import replace
 
 TOOL = Tool(
     "spawn",
@@ -93,7 +93,7 @@ def main(call: Call) -> Json:
     with Room(call, attempt) as room:
         options.max_budget_usd = room.cap_usd
         request = make_request(call, attempt, prompt, system_prompt, schema, tools)
-        request = dataclasses.replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
+        request = replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
         files.write_atomic(attempt.folder / "prompt.md", prompt)
         files.write_atomic(attempt.folder / "system.md", system_prompt)
         roots = watched(request)
@@ -103,7 +103,7 @@ def main(call: Call) -> Json:
     record.keep(request, answer, changes, roots, whole=call.driver == "record")
     outcome = came_to(call, attempt, request, answer, (*changes, *hidden.changes()))
     if not options.attempt_dir:
-        outcome = dataclasses.replace(outcome, number=call.session.next_number(), finished_at=now())
+        outcome = replace(outcome, number=call.session.next_number(), finished_at=now())
         attempt.finish(request.names.hide_in(outcome.document()) if call.driver == "record" else outcome.document())
     call.artifact = attempt.folder / "output.md"
     return outcome.document() | {"session_dir": str(call.session.folder), "attempt_dir": str(attempt.folder)}

@@ -6,10 +6,11 @@ import difflib
 import math
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 Json = dict[str, Any]
 
@@ -29,8 +30,7 @@ class ExitCode(IntEnum):
     TIMEOUT = 21
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What an exit code means to whoever hears it."""
 
     status: str

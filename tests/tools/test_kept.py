@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from lib.session import ledger
 from lib.session.owner import Owner
 from lib.stages.walk import GRAVEST_FIRST
 from lib.view import report
+from msgspec.structs import asdict
 from scripted_model.server import Reply, Request, by_agent, say, tool, turns
 from support import WORKER, House, Ran, log, wait_for, with_marker
 from support import plan as told

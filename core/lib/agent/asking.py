@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from lib import names
 from lib.agent.drivers import Answer, Request
@@ -30,17 +30,15 @@ GO_ON = "The model could not be reached for a while. Go on with your task where 
 LoadSdk = Callable[[], Any]
 
 
-@dataclass
 class Room:
     """What one session may spend. Whatever becomes of it, also where it is asked to stop, it is settled: what it had cost by then
     is known, or is not."""
 
-    call: Call
-    attempt: Attempt
-    heard: list[Answer] = field(default_factory=list[Answer])
-
-    def __post_init__(self) -> None:
-        call, options = self.call, self.call.options
+    def __init__(self, call: Call, attempt: Attempt) -> None:
+        self.call = call
+        self.attempt = attempt
+        self.heard: list[Answer] = []
+        options = call.options
         self.ledger = Ledger(call.session.folder)
         place = call.session.relative(self.attempt.folder)
         parent = os.environ.get(names.AGENT, "")
@@ -84,10 +82,10 @@ class Room:
             denials += [d for d in answer.denials if d not in denials]
             wait = parking.seconds(answer)
             if not wait:
-                return dataclasses.replace(answer, denials=denials).without(self.earlier)
+                return replace(answer, denials=denials).without(self.earlier)
             parking.park(wait, answer)
             if answer.turns > 1 and answer.agent_session_id:
-                request = dataclasses.replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
+                request = replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
 
     def _once(self, request: Request, step: Step, ordinal: int, roots: dict[str, Path], load_sdk: LoadSdk) -> Answer:
         options = self.call.options

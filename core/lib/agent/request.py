@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from lib import names
 from lib.agent import sandbox
@@ -153,7 +154,7 @@ def watched(request: Request) -> dict[str, Path]:
 
 def confinement(request: Request) -> str:
     names = {grant.tool_name(t) for t in request.tools}
-    others = dataclasses.replace(request, tools=tuple(t for t in request.tools if grant.tool_name(t) != "Bash"))
+    others = replace(request, tools=tuple(t for t in request.tools if grant.tool_name(t) != "Bash"))
     if request.sandboxed and not unconfined(others):
         return "sandbox"
     if unconfined(request):

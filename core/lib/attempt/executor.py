@@ -12,9 +12,10 @@ import signal
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from lib import names
 from lib.agent import sandbox
@@ -36,7 +37,7 @@ from lib.tool.call import Call
 
 REPAIR_TIER = "low-tier"
 # Of what a function says, what the outcome has in words of its own.
-_OWN_WORDS = frozenset({*Outcome.__dataclass_fields__, "status", "reason", "session_dir", "attempt_dir"})
+_OWN_WORDS = frozenset({*Outcome.__struct_fields__, "status", "reason", "session_dir", "attempt_dir"})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

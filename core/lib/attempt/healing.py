@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from lib.agent.drivers.conversation import AGENT_SESSION
 from lib.attempt import refinements

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.attempt import verdicts
 from lib.contract import ALWAYS_RAISED, ExitCode, Json
@@ -23,8 +24,7 @@ def request_of(call: Call, reply: ToolResult) -> Path | None:
     return path if path and path.is_file() else None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What comes of a request: a resolution to go on with, or a question for a person, or an end that is not ours to absorb."""
 
     resolution: Path | None = None

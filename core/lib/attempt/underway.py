@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.agent.drivers.paths import Names
 from lib.attempt.verdicts import Verdict
@@ -53,8 +55,7 @@ def failed(said: Outcome, error: Json, code: ExitCode, note: str = "", wrong: li
     return replace(said, verdict="failed", exit_code=code, error=error, note=note or str(error["message"]), wrong=reasons)
 
 
-@dataclass(frozen=True)
-class Underway:
+class Underway(Struct, frozen=True):
     """An attempt that is being made: what stood there when it began, and how it ends."""
 
     call: Call

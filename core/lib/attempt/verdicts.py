@@ -6,8 +6,9 @@ each requirement that is not met, each blocking finding, each gap, each check th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from lib.attempt.findings import worst
 from lib.contract import Json
@@ -18,8 +19,7 @@ _OPEN = ("unmet", "fail", "failed", "failing", "no")
 _BLOCKING = ("blocking", "blocker", "critical")
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """done, needs_revision or failed, and why."""
 
     word: str

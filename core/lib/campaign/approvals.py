@@ -6,12 +6,13 @@ An approval is of something: the hash of what was shown is kept with it. When th
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from lib.contract import ExitCode, Json, StrataError, usage
-from lib.disk import files, schemas
+from lib.disk import files, records, schemas
 from lib.disk.clock import now
 from lib.plan import outputs
 from lib.plan.plan import Phase, Plan
@@ -21,8 +22,7 @@ from lib.session.signature import signature
 EVERY = "*"
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is waiting for a person."""
 
     phase: str
@@ -55,7 +55,7 @@ class Approvals:
         shown = [p for text in checkpoint.show if (p := outputs.of(self.session, self.plan, text))]
         default = f"{'Start' if checkpoint.at == 'before' else 'Accept'} the phase {phase.name}?"
         content = {outputs.place(self.session, p): files.fingerprint(p) for p in shown}
-        about = asdict(phase) if checkpoint.at == "before" else self.work(phase)
+        about = records.document(phase) if checkpoint.at == "before" else self.work(phase)
         digest = files.digest([checkpoint.question, checkpoint.answer_schema, content, about])
         return Asked(phase.name, checkpoint.at, checkpoint.question or default, tuple(content), checkpoint.answer_schema, digest)
 
@@ -95,11 +95,10 @@ class Approvals:
 Decision = tuple[str, str, Any]  # approve or reject, why, and the answer
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     """What the command line decides, about exactly what was waiting when the last run ended."""
 
-    decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])  # by the digest of what was asked
+    decisions: dict[str, Decision] = {}  # by the digest of what was asked
 
     def about(self, asked: Asked) -> Decision | None:
         return self.decisions.get(asked.digest)

@@ -6,8 +6,9 @@ import json
 import os
 import shlex
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from lib.attempt import refinements
 from lib.attempt.findings import worst
@@ -28,18 +29,17 @@ from lib.tool.call import Call
 MAX_RERUNS = 2  # of a phase, each with an answer to what it asked
 
 
-@dataclass
-class Campaign:
+class Campaign(Struct):
     call: Call
     plan: Plan
     effective: Path
     started_at: str = ""
-    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    results: dict[str, ToolResult] = {}
     said: approvals.Said = field(default_factory=approvals.Said)
-    resolutions: list[Path] = field(default_factory=list[Path])  # what a person answered to an escalation
+    resolutions: list[Path] = []  # what a person answered to an escalation
     only: str = ""  # the one phase to run
     held: ToolResult | None = None  # the plan itself waits for a person
-    evaluation: Json = field(default_factory=Json)  # what was made of the goal
+    evaluation: Json = {}  # what was made of the goal
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

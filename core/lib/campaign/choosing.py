@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.campaign import approvals, beginning, checkpoints, goals, preparing, redo_plan, resumed
 from lib.contract import HOUSE, MINIMUM_STACK, command, usage
@@ -15,8 +16,7 @@ from lib.tool.arguments import keyword, read_text
 from lib.tool.call import Call
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A plan, the file it came from, and its text."""
 
     plan: Plan

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.campaign import people
 from lib.contract import DONE, NEVER_ABSORBED, ExitCode, Json
@@ -14,8 +15,7 @@ from lib.session import budget, ledger
 from lib.session.attempts import every_outcome
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Struct, frozen=True):
     session: Path
     plan: Plan
     results: dict[str, ToolResult]  # by phase

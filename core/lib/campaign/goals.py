@@ -7,11 +7,11 @@ found (`goal/evaluation-1.json`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from msgspec.structs import replace
 
 from lib.attempt import verdicts
 from lib.campaign import forecast, resumed

@@ -5,8 +5,10 @@ It can be cut short at any moment: what was begun is written down first, and fin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.contract import DONE, Json, StrataError
 from lib.disk import files, records
@@ -17,8 +19,7 @@ from lib.tool.call import Call
 from lib.workspace import trees
 
 
-@dataclass
-class Rollback:
+class Rollback(Struct):
     call: Call
     phase: Phase
 

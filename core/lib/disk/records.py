@@ -1,4 +1,4 @@
-"""Records on disk: a frozen dataclass says what a file holds. It is read in one place, and each field is checked on the way."""
+"""Records on disk: a frozen Struct says what a file holds. It is read in one place, and each field is checked on the way."""
 
 from __future__ import annotations
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from lib.contract import CORE, HOUSE, Json, StrataError, nearest
 from lib.disk import config, files, schemas
@@ -47,14 +48,12 @@ _REFUSED = {
 _PATH_IN_PROSE = re.compile(r"(?<![\w.])(?:/(?:home|Users|tmp|etc|var|usr|opt|root)/|~/)\S+")
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(Struct, frozen=True):
     about: str
     optional: bool = False
 
 
-@dataclass(frozen=True)
-class Agent:
+class Agent(Struct, frozen=True, dict=True):
     name: str
     file: Path
     description: str
@@ -62,7 +61,7 @@ class Agent:
     tools: tuple[str, ...]
     tier: str
     actions: tuple[str, ...] = ()
-    inputs: dict[str, Input] = field(default_factory=dict[str, "Input"])
+    inputs: dict[str, Input] = {}
     outputs: tuple[Output, ...] = ()
     structured: str = ""
     completion: str = "stage"

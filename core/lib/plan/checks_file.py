@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from lib.contract import Json, StrataError
 from lib.disk import config
@@ -14,8 +15,7 @@ DEFAULT_FILE = config.CONFIG / "checks.yaml"
 ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     name: str
     command: tuple[str, ...]
     timeout_seconds: float = 600.0

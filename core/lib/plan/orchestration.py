@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
+
+from msgspec import Struct
 
 from lib.contract import Json, StrataError
 from lib.disk import files
@@ -27,8 +28,7 @@ _REFERENCE = re.compile(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|
 Resolve = Callable[[str], Any]
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Struct, frozen=True):
     head: str
     rest: tuple[str, ...]
     optional: bool
@@ -39,8 +39,7 @@ class Reference:
         return Reference(found[2], tuple(found[3].split(".")[1:]), bool(found[1])) if found else None
 
 
-@dataclass(frozen=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """Who does a piece of work, with what, into what."""
 
     agent: str = ""
@@ -50,7 +49,7 @@ class Worker:
     args: tuple[str, ...] = ()
     action: str = ""
     target: str = ""
-    inputs: dict[str, str] = field(default_factory=dict[str, str])
+    inputs: dict[str, str] = {}
     outputs: tuple[Output, ...] = ()  # the definition's and its own
     declared: tuple[Output, ...] = ()  # only its own
     after: tuple[str, ...] = ()
@@ -69,16 +68,14 @@ class Worker:
         return [*self.inputs.values(), *PLACEHOLDER.findall(" ".join((self.target, *self.args)))]
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(Struct, frozen=True):
     name: str
     to: str
     max: int
     then: str = "fail"
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """One step of a stage: who does it, with which item, and behind which others."""
 
     key: str
@@ -87,8 +84,7 @@ class Piece:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A stage of one step. The other kinds are this, and what they know besides."""
 
     kind: ClassVar[str] = "step"
@@ -98,7 +94,7 @@ class Stage:
     folder: str  # nn-name
     worker: Worker = Worker()
     limits: Limits = NO_LIMITS
-    on: dict[str, str] = field(default_factory=dict[str, str])
+    on: dict[str, str] = {}
     retry_max: int = 1
     backoff_seconds: tuple[float, ...] = ()
     required: bool = True
@@ -155,14 +151,13 @@ class Stage:
         return {}
 
 
-@dataclass(frozen=True)
-class Group(Stage):
+class Group(Stage, frozen=True):
     """Members that do different work at the same time."""
 
     kind: ClassVar[str] = "group"
     fans_out: ClassVar[bool] = True
 
-    members: dict[str, Worker] = field(default_factory=dict[str, Worker])
+    members: dict[str, Worker] = {}
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -191,8 +186,7 @@ class Group(Stage):
         return {name: list(worker.after) for name, worker in self.members.items()}
 
 
-@dataclass(frozen=True)
-class FanOut(Stage):
+class FanOut(Stage, frozen=True):
     """The same work for every item of a list that is known when the stage begins."""
 
     kind: ClassVar[str] = "fan-out"
@@ -273,8 +267,7 @@ class FanOut(Stage):
         return {key: [other for other in others if other in found] for key, others in found.items()}
 
 
-@dataclass(frozen=True)
-class Question(Stage):
+class Question(Stage, frozen=True):
     """A person is asked."""
 
     kind: ClassVar[str] = "question"
@@ -300,8 +293,7 @@ class Question(Stage):
         return "a person"
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(Struct, frozen=True):
     name: str
     about: str = ""
     default: Any = None
@@ -309,8 +301,7 @@ class Param:
     optional: bool = False
 
 
-@dataclass(frozen=True)
-class Orchestration:
+class Orchestration(Struct, frozen=True):
     name: str
     params: dict[str, Param]
     loops: dict[str, Loop]

@@ -192,7 +192,7 @@ class _Reader:
         common: Json = {name: spec[name] for name in ("name", "on", "required", "isolation", "depth", "on_depth") if name in spec}
         return common | {
             "folder": f"{index + 1:02d}-{spec['name']}",
-            "limits": records.of({name: spec[name] for name in Limits.__dataclass_fields__ if name in spec}, Limits),
+            "limits": records.of({name: spec[name] for name in Limits.__struct_fields__ if name in spec}, Limits),
             "retry_max": retry.get("max", tries),
             "backoff_seconds": tuple(retry.get("backoff_seconds", ())),
             "in_loop": any(self._spans(loop, index) for loop in loops.values()),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from lib.contract import Json, StrataError, usage
 from lib.disk import files, records
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """A file (or, with a trailing slash, a folder) that must be there afterwards."""
 
     name: str
@@ -32,8 +32,7 @@ class Output:
         return files.below(out if self.place == "session" else cwd, relative, f"the output {self.name}")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What bounds one attempt. A setting that is added here can be given in a stage, and travels to the executor by itself."""
 
     timeout_seconds: float = 600.0
@@ -47,17 +46,16 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     action: str = ""
     target: str = ""
     extra: tuple[str, ...] = ()
-    inputs: dict[str, Any] = field(default_factory=dict[str, Any])  # name → path, list of paths, or text
+    inputs: dict[str, Any] = {}  # name → path, list of paths, or text
     outputs: tuple[Output, ...] = ()
     item: Any = None
     fingerprint: str = ""
-    made_of: dict[str, str] = field(default_factory=dict[str, str])  # the parts of the fingerprint, by name
-    consumed: dict[str, str] = field(default_factory=dict[str, str])  # files of the workspace it reads, with their hashes
+    made_of: dict[str, str] = {}  # the parts of the fingerprint, by name
+    consumed: dict[str, str] = {}  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
     told: str = ""  # a digest of what it is told besides, by a resolution
     scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own

@@ -7,10 +7,11 @@ nobody knows what became of the command. `local` is the backend there is; anothe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 OnLine = Callable[[str], None]
 
@@ -22,20 +23,18 @@ class Status(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command to be run: in words, with the environment it gets, and where."""
 
     id: str  # of one run of one command: the same id is the same run
     argv: tuple[str, ...]
-    env: dict[str, str] = field(repr=False)
+    env: dict[str, str]
     cwd: Path | None = None
     stdin: bytes | None = None
     stdout_file: Path | None = None  # both streams go there, and neither is kept in memory
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """How a command ended."""
 
     exit_code: int

@@ -10,10 +10,12 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib import names
 from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError
@@ -24,13 +26,12 @@ _LAYER = re.compile(r"^TOOL = Tool\([^)]*?layer=(\d)", re.M)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     """What a child tool said: its code, and the document that agrees with it."""
 
     exit_code: ExitCode
     document: Json
-    handed: dict[str, str] = field(default_factory=dict[str, str])  # by attempt: the hash of the outcome it was about to write
+    handed: dict[str, str] = {}  # by attempt: the hash of the outcome it was about to write
 
     @property
     def error(self) -> Json | None:

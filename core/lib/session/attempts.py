@@ -6,8 +6,9 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import STATUS, ExitCode, Json
 from lib.disk import files, records
@@ -20,8 +21,7 @@ NOT_STEPS = {"workspace", "worktrees", "lost-worktrees", "artifacts"}  # folders
 _NAME = re.compile(r"attempt-(\d+)")
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One attempt at a step. `outcome.json`, written last, says that it ended and what came of it."""
 
     step: Step

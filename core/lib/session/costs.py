@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.disk import records
 from lib.session.attempts import every_attempt
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     exit_code: int
     cost_source: str
     cost_usd: float | None
 
 
-@dataclass(frozen=True)
-class _Meta:
+class _Meta(Struct, frozen=True):
     """Of `meta.json`, what says what a session cost."""
 
     agent: str

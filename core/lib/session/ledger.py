@@ -15,9 +15,10 @@ import math
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import ExitCode, Interrupted, Json, StrataError
 from lib.disk import files, locks
@@ -52,15 +53,13 @@ CUT_OFF = "cut-off"  # the source of what nobody could settle any more
 WAIT_SECONDS = 0.2  # between two looks for room
 
 
-@dataclass(frozen=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     id: str
     phase: str
     cap_usd: float | None  # what the agent may spend, to be handed to the SDK
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What a session has spent, and what is held besides. Every view says these two."""
 
     usd: float

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from lib.contract import STATUS, ExitCode, Json
+from lib.disk import records
 
 VERSION = 2
 # Verdicts of work that is there and counts, each with the only code that agrees with it.
@@ -14,8 +17,7 @@ TOKENS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationI
 _LINK = "link:"
 
 
-@dataclass(frozen=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """One file that an attempt made, changed or deleted. An output of the task is one that has a name."""
 
     root: str  # session, workspace, out, hidden (git's own settings), or dir-n for a further folder
@@ -48,8 +50,7 @@ def _left(changes: tuple[FileChange, ...]) -> dict[str, str]:
     return {c.path: c.left for c in changes if c.root == "workspace" and c.kind != "folder"}
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something that has to change, and how somebody would change it."""
 
     id: int
@@ -59,8 +60,7 @@ class Finding:
     suggested_fix: str
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     exit_code: ExitCode
     version: int = VERSION
     verdict: str = "failed"  # done, needs_revision or failed
@@ -78,8 +78,8 @@ class Outcome:
     changes: tuple[FileChange, ...] | None = None  # what else it changed; None: it ended before it could say
     checks: tuple[Json, ...] = ()  # the records of checks that judged it
     fingerprint: str = ""
-    made_of: dict[str, str] = field(default_factory=dict[str, str])
-    consumed: dict[str, str] = field(default_factory=dict[str, str])
+    made_of: dict[str, str] = {}
+    consumed: dict[str, str] = {}
     told: str = ""
     isolation: str = ""
     judged: str = ""  # of a check: a digest of the folder it judged
@@ -92,7 +92,7 @@ class Outcome:
     structured_output: Any = None
     cost_usd: float | None = None
     cost_source: str = ""  # reported, replayed or unknown
-    usage: dict[str, Json] = field(default_factory=dict[str, Json])  # by model
+    usage: dict[str, Json] = {}  # by model
     turns: int = 0
     agent_session_id: str = ""
     denials: tuple[Json, ...] = ()
@@ -101,7 +101,7 @@ class Outcome:
     depth: int = 0
     max_depth: int = 0
     trace_id: str = ""
-    data: Json = field(default_factory=dict[str, Any])  # what else the function that did it says
+    data: Json = {}  # what else the function that did it says
 
     @property
     def good(self) -> bool:
@@ -142,15 +142,14 @@ class Outcome:
 
     def document(self) -> Json:
         """As it is written, and printed."""
-        known: Json = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "data"}
+        known: Json = {name: getattr(self, name) for name in self.__struct_fields__ if name != "data"}
         known |= {"status": STATUS[self.exit_code], "exit_code": int(self.exit_code), "wrong": list(self.wrong)}
         known |= {"outputs": [c.document() for c in self.outputs], "checks": list(self.checks), "denials": list(self.denials)}
         known["changes"] = None if self.changes is None else [c.document() for c in self.changes]
         return self.data | known
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(Struct, frozen=True):
     """What is in the workspace from work that is not, or not yet, in an outcome: of an attempt that was asked to stop, and of one
     that was merged from a worktree of its own."""
 
@@ -167,11 +166,10 @@ class Left:
         return _left(self.changes)
 
     def document(self) -> Json:
-        return asdict(self) | {"changes": [c.document() for c in self.changes]}
+        return records.document(self) | {"changes": [c.document() for c in self.changes]}
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """That an attempt has begun, and what it may write. The time of change of the file is its last sign of life."""
 
     number: int

@@ -7,8 +7,10 @@ import os
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from lib.contract import StrataError
 from lib.disk import locks, records
@@ -65,8 +67,7 @@ def release(descriptor: int) -> None:
     replace(Owner.this(), renewed=0.0).write(descriptor)
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """The process that works in a session, as its lock says: a number means something only on its machine, since its last
     start, and for a process that began when this one did."""
 

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import STATUS, StrataError, usage
 from lib.disk import files
@@ -21,8 +22,7 @@ PARKED = "parked"  # not an end: it waits for a rate limit, and the file is gone
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
 
 
-@dataclass(frozen=True)
-class Signal:
+class Signal(Struct, frozen=True):
     file: Path
     layer: str
     name: str

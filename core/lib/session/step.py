@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import usage
 from lib.disk import files
@@ -12,8 +13,7 @@ from lib.disk import files
 _ROUND = re.compile(r"round-(\d+)")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """`phase/orchestrator/stage/round/item`."""
 
     phase: str = ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lib.contract import Json, usage
 from lib.disk import files, schemas
@@ -18,8 +19,7 @@ from lib.tool.arguments import read_text
 DECISIONS = ("retry", "skip", "abort", "again", "continue", "fail")  # about failed items, and about a used-up loop
 
 
-@dataclass(frozen=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """The `answers/` folder of an orchestrator. An answer waits under its stage's name until the walk takes it."""
 
     folder: Path

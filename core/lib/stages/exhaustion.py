@@ -6,8 +6,9 @@ none, do this stage and all behind it; what each of them must leave behind is ve
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from lib.contract import ExitCode, Json
 from lib.disk import files

@@ -7,9 +7,10 @@ was done again and came to something else. What later work of the session did to
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import ExitCode, Json, StrataError
 from lib.disk import config, files, records
@@ -30,16 +31,14 @@ WORKTREE = "worktree.json"  # beside the attempts of a step that works in a work
 JUDGED = "judged.json"  # beside the outcome of a check: every file of the folder it judged, with its hash
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Where the work that was rolled back is kept."""
 
     ref: str
     commit: str
 
 
-@dataclass(frozen=True)
-class Before:
+class Before(Struct, frozen=True):
     """What the workspace was like before a phase that can be rolled back, and what became of that."""
 
     commit: str = ""
@@ -53,8 +52,7 @@ class Before:
     rolled_back_at_number: int = 0
 
 
-@dataclass(frozen=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """A worktree that was opened for an attempt: what it began with, and what came of it."""
 
     attempt: int

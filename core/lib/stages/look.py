@@ -7,9 +7,10 @@ not known yet: what is made from that would run too, unless it turns out the sam
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lib.contract import HOUSE, ExitCode, Json, StrataError
 from lib.disk import files
@@ -29,14 +30,13 @@ SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
 CANNOT = "cannot run"  # the verdict of a stage that would fail before it begins
 
 
-@dataclass
-class Explanation:
+class Explanation(Struct):
     """The lines so far, and what agents are known to cost."""
 
     call: Call
     known: dict[str, float]
-    again: dict[str, int] = field(default_factory=dict[str, int])  # what --from and --only would make count no more
-    lines: list[Json] = field(default_factory=list[Json])
+    again: dict[str, int] = {}  # what --from and --only would make count no more
+    lines: list[Json] = []
 
     def say(self, step: str, does: str, why: str, agent: str = "", sessions: int = 0) -> None:
         line: Json = {"step": step, "does": does, "why": why}
@@ -82,7 +82,7 @@ def begin(call: Call, chosen: redo.Chosen | None = None) -> Explanation:
 # One orchestrator
 
 
-class _Peeking(Answers):
+class _Peeking(Answers, frozen=True):
     """Sees what a person answered, and leaves it where it is."""
 
     def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.disk import files, records
 from lib.disk.redact import redact
 from lib.session.step import Step
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A loop that was taken. Its cause, in words, stands beside the record."""
 
     loop: str

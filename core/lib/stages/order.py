@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.disk import files, records, schemas
 from lib.plan import agents, checks_file
@@ -18,8 +20,7 @@ from lib.stages.loops import Taken
 from lib.tool.call import Call
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """A step to be done: who, what, and what it must be told besides."""
 
     step: Step
@@ -34,8 +35,8 @@ class Order:
     place: Callable[[], AbstractContextManager[Path]] | None = (
         None  # a folder of its own for each attempt, instead of the workspace
     )
-    made_from: dict[str, str] = field(default_factory=dict[str, str])  # by stage it consumes: what that did to the workspace
-    after: dict[str, str] = field(default_factory=dict[str, str])  # by member or item it waited for: what that came to
+    made_from: dict[str, str] = {}  # by stage it consumes: what that did to the workspace
+    after: dict[str, str] = {}  # by member or item it waited for: what that came to
     waited: tuple[str, ...] = ()  # the steps of those, and of those they waited for
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.contract import StrataError, usage
 from lib.disk import files
@@ -54,15 +56,14 @@ def _file_param(value: str, cwd: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
-@dataclass
-class Orders:
+class Orders(Struct):
     """Knows the parameters and what earlier stages produced; makes the orders of the next one."""
 
     call: Call
     params: dict[str, Any]
-    outputs: dict[str, Outputs] = field(default_factory=dict[str, Outputs])  # by stage
-    did: dict[str, str] = field(default_factory=dict[str, str])  # by stage: what it changed in the workspace
-    causes: dict[str, Path] = field(default_factory=dict[str, Path])  # by stage: why a loop came back to it
+    outputs: dict[str, Outputs] = {}  # by stage
+    did: dict[str, str] = {}  # by stage: what it changed in the workspace
+    causes: dict[str, Path] = {}  # by stage: why a loop came back to it
 
     def of(self, stage: Stage, step: Step) -> list[Order]:
         pieces = stage.pieces(lambda text: self.resolve(text, None))

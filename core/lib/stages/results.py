@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from lib.contract import STATUS, ExitCode, Json
 
 
-@dataclass(frozen=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """How a step stands. `key` is the member or item; a stage of one step has none."""
 
     key: str
     exit_code: ExitCode
     verdict: str = "failed"  # done, needs_revision, failed, blocked or waiting
-    outputs: dict[str, str] = field(default_factory=dict[str, str])  # name → full path
+    outputs: dict[str, str] = {}  # name → full path
     error: Json | None = None
     attempts: int = 0
     skipped: bool = False  # finished in an earlier run
@@ -38,8 +37,7 @@ class StepResult:
         return entry
 
 
-@dataclass(frozen=True)
-class StageResult:
+class StageResult(Struct, frozen=True):
     stage: str
     exit_code: ExitCode
     verdict: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from lib.contract import NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.plan.orchestration import Stage

@@ -8,8 +8,10 @@ cycles are history and are never run again, so an interrupted verification goes 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.attempt import checks, refinements, verdicts
 from lib.attempt.findings import audit_report, count, plain_fixes, plain_report, worst
@@ -36,8 +38,7 @@ HOLDS = ("PASS", "WARN", "UNVERIFIABLE")  # grades that end a verification well
 STAGES = {"write": "01-write", "checks": "02-checks", "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """By what a folder is judged, and what may be done about it."""
 
     checks: tuple[str, ...]
@@ -72,13 +73,12 @@ class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
         self.result = result
 
 
-@dataclass
-class Verification:
+class Verification(Struct):
     call: Call
     terms: Terms
     base: Step
-    results: dict[str, StageResult] = field(default_factory=dict[str, StageResult])
-    counts: list[int] = field(default_factory=list[int])  # blocking errors, check by check
+    results: dict[str, StageResult] = {}
+    counts: list[int] = []  # blocking errors, check by check
 
     @property
     def home(self) -> Path:

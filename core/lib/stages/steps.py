@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, ExitCode, Interrupted, Json
 from lib.disk import files, records

@@ -7,9 +7,10 @@ answers say what a person decided. Walking again from the start therefore ends u
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Json
 from lib.disk import files

@@ -11,8 +11,10 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.attempt import refinements
 from lib.contract import ExitCode, Json, StrataError
@@ -32,8 +34,7 @@ from lib.workspace import trees
 NOWHERE = Path("/nonexistent")
 
 
-@dataclass(frozen=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """Where one step works."""
 
     call: Call

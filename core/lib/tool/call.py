@@ -6,9 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from lib import names
 from lib.contract import HOUSE, LAYER_NAMES, Json, StrataError
@@ -28,16 +29,14 @@ class AlreadyDone(Exception):  # noqa: N818 - good news
         self.document = document
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True):
     name: str
     layer: int
     summary: str
     example: str
 
 
-@dataclass
-class Call:
+class Call(Struct):
     """One run of one tool: what it was asked, where it works, and how it reaches the layer below."""
 
     tool: Tool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lib import names
 from lib.contract import ExitCode, StrataError
@@ -11,8 +12,7 @@ from lib.contract import ExitCode, StrataError
 DEFAULT_MAX_DEPTH = {0: 2, 1: 2, 2: 3, 3: 3, 4: 3}  # the seed's recommendations for tool mode, per layer
 
 
-@dataclass(frozen=True)
-class Depth:
+class Depth(Struct, frozen=True):
     current: int
     maximum: int
 

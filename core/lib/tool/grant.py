@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from lib import names
 from lib.contract import Json, StrataError
@@ -15,8 +17,7 @@ from lib.contract import Json, StrataError
 PERMISSION_MODES = ("plan", "default", "dontAsk", "acceptEdits", "auto", "bypassPermissions")
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(Struct, frozen=True):
     tools: tuple[str, ...]
     permission_mode: str
     folders: tuple[str, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from lib.contract import Json
 from lib.session.step import Step
@@ -14,8 +14,7 @@ RUNNING, PARKED, PENDING, CUT_SHORT = "running", "parked", "pending", "cut short
 GOOD = ("success", "complete")
 
 
-@dataclass
-class Row:
+class Row(Struct):
     """One attempt, as views show it."""
 
     step: Step
@@ -26,21 +25,20 @@ class Row:
     agent: str = ""
     model: str = ""
     note: str = ""
-    error: Json = field(default_factory=dict[str, Any])
+    error: Json = {}
     started: float | None = None
     ended: float | None = None
     usd: float = 0.0
     cost_source: str = ""
     tokens: int = 0
     turns: int = 0
-    usage: dict[str, Json] = field(default_factory=dict[str, Json])  # by model
-    denials: list[Json] = field(default_factory=list[Json])
+    usage: dict[str, Json] = {}  # by model
+    denials: list[Json] = []
     doing: str = ""  # while it runs: its last tool call
-    parked: list[tuple[float, float | None]] = field(default_factory=list[tuple[float, float | None]])
+    parked: list[tuple[float, float | None]] = []
 
 
-@dataclass
-class Node:
+class Node(Struct):
     """A session, a phase, a run, a stage or an item."""
 
     kind: str
@@ -48,8 +46,8 @@ class Node:
     status: str = PENDING
     note: str = ""
     grade: str = ""
-    nodes: list[Node] = field(default_factory=list["Node"])
-    rows: list[Row] = field(default_factory=list[Row])
+    nodes: list[Node] = []
+    rows: list[Row] = []
     after: tuple[str, ...] = ()
     wanted: int = 0  # of a fan-out: how many items there are, those not begun included
     turn: str = "round"  # what one more time through it is called
@@ -93,18 +91,17 @@ class Node:
         return max((t.step.round for t in self.rows), default=0)
 
 
-@dataclass
-class Scene:
+class Scene(Struct):
     session: Path
     root: Node
     alive: bool
     state: str = ""
     goal: str = ""
     description: str = ""
-    manifest: Json = field(default_factory=dict[str, Any])
-    spent: dict[str, float] = field(default_factory=dict[str, float])  # the ledger's: usd, tokens, agents
+    manifest: Json = {}
+    spent: dict[str, float] = {}  # the ledger's: usd, tokens, agents
     held: float = 0.0  # USD besides: reserved, or unknown
-    budget: dict[str, float] = field(default_factory=dict[str, float])
+    budget: dict[str, float] = {}
     driver: str = ""
     started: float | None = None
     now: float = 0.0

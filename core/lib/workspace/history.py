@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from lib.disk import files, globs, records
 from lib.disk.clock import when
@@ -29,8 +30,7 @@ LATE_SECONDS = 1.0  # a sign of life may be so old when its attempt is killed
 EVERYTHING = ("**",)
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(Struct, frozen=True):
     """How one piece of work left one file."""
 
     number: int
@@ -38,8 +38,7 @@ class Write:
     sha256: str  # "": it deleted the file
 
 
-@dataclass(frozen=True)
-class CutOff:
+class CutOff(Struct, frozen=True):
     """An attempt that ended without saying what it had changed."""
 
     number: int
@@ -58,13 +57,12 @@ class CutOff:
         return then and globs.matches(path, self.may_write)
 
 
-@dataclass
-class History:
+class History(Struct):
     session: Path
     _version: int = -1
-    _writes: dict[str, list[Write]] = field(default_factory=dict[str, list[Write]])
-    _cut_off: list[CutOff] = field(default_factory=list[CutOff])
-    _records: dict[Path, Any] = field(default_factory=dict[Path, Any])  # what is on disk once does not change
+    _writes: dict[str, list[Write]] = {}
+    _cut_off: list[CutOff] = []
+    _records: dict[Path, Any] = {}  # what is on disk once does not change
     _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def writes(self, path: str) -> list[Write]:

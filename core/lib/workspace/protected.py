@@ -13,8 +13,9 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.disk import files, globs
 from lib.workspace.snapshot import IGNORED, real_name, text_name
@@ -59,8 +60,7 @@ _SETTINGS = (".sh", ".bash", ".mk", ".cfg", ".toml", ".ini", ".yaml", ".yml", ".
 _INTERPRETERS = re.compile(r"(?:.*/)?(?:ba|da|z|k)?sh|(?:.*/)?(?:python|node|ruby|perl)[\d.]*")
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """The files that judge a folder, as they were when `hold` was called, with a copy of each in `copies`."""
 
     cwd: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from msgspec.structs import replace
 
 from lib.disk import files
 from lib.session.outcome import FileChange

@@ -12,9 +12,10 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from lib.contract import Json, StrataError
 from lib.disk import files
@@ -24,8 +25,7 @@ from lib.workspace.snapshot import Snapshot
 _IDENTITY = {f"GIT_{who}_{what}": "strata" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     mode: str  # git's: 100644, 100755 or 120000
     blob: str
 

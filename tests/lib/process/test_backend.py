@@ -81,11 +81,11 @@ def test_what_runs_elsewhere_is_stopped_with_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("renewed", [0.0, 1.0], ids=["long ago", "just now"])
 def test_a_run_on_another_machine_is_known_by_its_renewals(tmp_path: Path, renewed: float) -> None:
     import time
-    from dataclasses import asdict
 
     from lib.contract import StrataError
     from lib.session.folder import open_session
     from lib.session.owner import LOCK_NAME, Owner
+    from msgspec.structs import asdict
 
     there = Owner(1, "another-machine", "x", "1", time.time() if renewed else 0.0)
     (tmp_path / LOCK_NAME).write_text(json.dumps(asdict(there)))
@@ -97,11 +97,11 @@ def test_a_run_on_another_machine_is_known_by_its_renewals(tmp_path: Path, renew
 
 
 def test_a_run_that_finds_another_in_its_place_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import asdict
     from threading import Event
 
     from lib.process import processes
     from lib.session import owner
+    from msgspec.structs import asdict
 
     monkeypatch.setattr(processes, "stopping", Event())
     monkeypatch.setattr(owner, "RENEW_SECONDS", 0.05)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.agent.drivers.paths import Names
 from lib.contract import ExitCode, Json
@@ -19,8 +21,7 @@ def _counts(name: str, value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and name not in ("contextWindow", "maxOutputTokens")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True, dict=True):
     """One agent session to be had."""
 
     agent: str
@@ -55,8 +56,7 @@ class Request:
         return Names(self.session, self.cwd, self.attempt, self.out)
 
 
-@dataclass
-class Answer:
+class Answer(Struct):
     """How the session went, whichever driver it came from."""
 
     exit_code: ExitCode = ExitCode.FAILURE
@@ -65,11 +65,11 @@ class Answer:
     structured_output: Any = None
     cost_usd: float | None = None
     cost_source: str = "unknown"  # reported, replayed or unknown
-    usage: Json = field(default_factory=dict[str, Any])
+    usage: Json = {}
     turns: int = 0
     agent_session_id: str = ""
     duration_seconds: float = 0.0
-    denials: list[Json] = field(default_factory=list[Json])
+    denials: list[Json] = []
 
     @property
     def tokens(self) -> int:
