@@ -30,8 +30,9 @@ def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path / "house")
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> House:
+    marked = {mark.name for mark in request.node.iter_markers()}
+    return House(tmp_path / "house", rehearsed="rehearsed" in marked and "real_cli" not in marked)
 
 
 @pytest.fixture

@@ -69,7 +69,8 @@ def template() -> Path:
 class House:
     """A copy of core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rehearsed: bool = False) -> None:
+        """`rehearsed`: agents are those of `scripted_model/rehearsal.py`, for claims above layer 0."""
         self.folder = folder
         for name in ("core", "config", "prompts"):
             shutil.copytree(template() / name, folder / name, ignore=shutil.ignore_patterns("lib"))
@@ -81,9 +82,21 @@ class House:
         self.env = clean_environment(CLAUDE_CONFIG_DIR=str(folder / "claude"), TMPDIR=str(folder / "tmp"))
         # A home of its own: what the user's shell does when it starts is neither slow nor cut short here.
         self.env |= {"HOME": str(folder / "home"), "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))}
+        self.env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # pytest as a check: the plugins of these tests are not its own
         (folder / "home").mkdir()
         self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # it is our own copy, and compiling it in every process takes longest
         (folder / "tmp").mkdir()
+        if rehearsed and not os.environ.get("STRATA_REAL_CLI"):
+            self._rehearse()
+
+    def _rehearse(self) -> None:
+        spawn = self.folder / "core/spawn.py"
+        text = spawn.read_text()
+        loads = text.index("def load_sdk()")
+        ends = text.index('if __name__ == "__main__"')
+        tests = str(Path(__file__).parent)
+        body = f"import sys\n    sys.path.insert(0, {tests!r})\n    from scripted_model import rehearsal\n    return rehearsal"
+        self.put(spawn, f"{text[:loads]}def load_sdk():\n    {body}\n\n\n{text[ends:]}")
 
     @staticmethod
     def at(house: House, workspace: Path) -> House:

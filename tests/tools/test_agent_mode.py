@@ -13,6 +13,8 @@ import pytest
 from scripted_model.server import Reply, Request, Script, by_agent, say, tool
 from support import House, Ran
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = """version: 1
 name: trial
 loops: {redo: {to: make, max: 1, then: fail}}
@@ -142,6 +144,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.real_cli
 def test_nothing_but_the_tools_below_can_be_called(trial: House, model) -> None:
     mark = trial.folder / "mark"
     (trial.workspace / "agent.py").write_text(f"open({str(mark)!r}, 'w')")

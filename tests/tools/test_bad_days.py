@@ -14,6 +14,8 @@ import pytest
 import yaml
 from support import WORKER, House, Ran, log, plan, wait_for
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = """version: 1
 name: trial
 stages:

@@ -13,6 +13,8 @@ import yaml
 from lib.disk import schemas
 from support import ROOT, WORKER, House, Ran, log, plan, wait_for, with_marker
 
+pytestmark = pytest.mark.rehearsed
+
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
 
 

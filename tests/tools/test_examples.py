@@ -14,6 +14,8 @@ import pytest
 from scripted_model.server import Reply, Request, say, tool
 from support import CORE, ROOT, House
 
+pytestmark = pytest.mark.rehearsed
+
 TOOLS = sorted(p.stem for p in CORE.glob("*.py"))
 
 

@@ -9,6 +9,8 @@ import pytest
 from scripted_model.server import Reply, Request, by_agent, say, tool
 from support import House, Ran
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = """version: 1
 name: trial
 stages:

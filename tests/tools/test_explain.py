@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support import WORKER, House, Ran, log, plan
 
+pytestmark = pytest.mark.rehearsed
+
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}%s}\n"
 CHAIN = "version: 1\nname: chain\nparams: {word: {about: a word, default: one}}\nstages:\n" + (
     STAGE % ("first", "first", ", inputs: {word: param.word}")

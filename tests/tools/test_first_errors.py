@@ -11,6 +11,8 @@ import pytest
 from scripted_model.server import fail, say, turns
 from support import WORKER, House, at_a_terminal, plan, wait_for
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = "version: 1\nname: trial\nstages:\n  - {name: only, agent: helper, action: DO}\n"
 TOOLS = "version: 1\nname: trial\nstages:\n  - {name: only, tool: worker.py, args: [only]}\n"
 PLAN = "version: 1\nname: first\n%sphases:\n  - {name: one, run: [{orchestrator: trial}], verify: {none: a test}%s}\n"
@@ -49,6 +51,7 @@ def test_a_wrong_key_of_a_plan(trial: House) -> None:
     assert not (trial.folder / "s").exists()
 
 
+@pytest.mark.real_cli
 def test_a_missing_login_and_then_the_hint_is_followed(trial: House, model) -> None:
     trial.orchestrator(STAGES)
     scripted = model(turns(fail(401)))

@@ -11,6 +11,8 @@ import yaml
 from scripted_model.server import Reply, Request, Script, by_agent, say, tool
 from support import House, Ran, at_a_terminal, wait_for
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = """version: 1
 name: trial
 description: Makes one thing.

@@ -22,6 +22,8 @@ from scripted_model.server import Reply, Request, by_agent, say, tool, turns
 from support import WORKER, House, Ran, log, wait_for, with_marker
 from support import plan as told
 
+pytestmark = pytest.mark.rehearsed
+
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}%s}\n"
 PLAN = """version: 1
 name: trial
@@ -293,6 +295,7 @@ def test_an_error_that_repeating_cannot_mend_is_tried_once(house: House) -> None
 # Money and time
 
 
+@pytest.mark.real_cli
 def test_a_stop_costs_what_it_had_cost_and_every_view_says_the_same(house: House, model) -> None:
     house.agent("slow", tools="Write", strata={"completion": "cluster"})
     house.orchestrator("version: 1\nname: oa\nstages:\n  - {name: a, agent: slow, action: DO}\n", "oa")

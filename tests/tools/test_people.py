@@ -14,6 +14,8 @@ from scripted_model.server import by_agent, scripted
 from skeletons.scripts import returns
 from support import WORKER, House, Ran, at_a_terminal, log, plan, wait_for, with_marker
 
+pytestmark = pytest.mark.rehearsed
+
 STAGE = "  - {name: %s, tool: worker.py, args: [%s], retry: {max: 0}, outputs: {made: {path: made.json}}}\n"
 
 

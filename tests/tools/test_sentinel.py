@@ -21,6 +21,8 @@ checks:
 TEST = """import greet
 import pytest
 
+pytestmark = pytest.mark.rehearsed
+
 
 @pytest.mark.parametrize("name", greet.CASES)
 def test_greet(name: str) -> None:

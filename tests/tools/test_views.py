@@ -16,6 +16,8 @@ from lib.view import gallery, reader, terminal, tree
 from scripted_model.server import Reply, Request, fail, say, tool
 from support import WORKER, House, at_a_terminal, plan, wait_for
 
+pytestmark = pytest.mark.rehearsed
+
 STAGES = """version: 1
 name: trial
 params: {names: {about: who, type: list, default: "x,y,z"}}
