@@ -1,4 +1,4 @@
-"""Layer 1: nothing is done because an agent says so. Real CLI, scripted model; the agents here lie in every way they can."""
+"""Layer 1: nothing is done because an agent says so. The agents here lie in every way they can."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from scripted_model.server import Request, fail, say, tool, turns
 from support import House, wait_for, with_marker
+
+pytestmark = pytest.mark.rehearsed
 
 OUTPUT = {"tools": "Write, Read", "strata": {"outputs": {"report": {"path": "report.md"}}}}
 
@@ -223,6 +225,7 @@ def test_a_failed_attempt_leaves_the_workspace_output_as_it_was(house: House, mo
     assert sorted(rejected) == ["new.json", "old.json"], "what it wrote is kept as evidence"
 
 
+@pytest.mark.real_cli
 def test_an_agent_without_scope_cannot_write_the_workspace_with_its_file_tools(house: House, model) -> None:
     house.agent("trial", **OUTPUT)
     target = house.workspace / "sneaky.md"
@@ -233,6 +236,7 @@ def test_an_agent_without_scope_cannot_write_the_workspace_with_its_file_tools(h
 
 
 @pytest.mark.parametrize("how", ["..", "link"])
+@pytest.mark.real_cli
 def test_folders_may_be_given_by_a_detour(house: House, model, how: str) -> None:
     house.agent("trial", tools="Write", strata={"scope": ["**"], "outputs": {"report": {"path": "report.md"}}})
     (house.folder / "project").mkdir()
@@ -246,6 +250,7 @@ def test_folders_may_be_given_by_a_detour(house: House, model, how: str) -> None
     assert ran.document["denials"] == []
 
 
+@pytest.mark.real_cli
 def test_an_agent_cannot_read_what_it_was_not_given(house: House, model) -> None:
     house.agent("trial", **OUTPUT)
     (house.folder / "private.txt").write_text("the secret")
@@ -255,6 +260,7 @@ def test_an_agent_cannot_read_what_it_was_not_given(house: House, model) -> None
     assert [d["tool_name"] for d in ran.document["denials"]] == ["Read"]
 
 
+@pytest.mark.real_cli
 def test_an_agent_writes_only_in_its_scope_and_is_found_out_where_a_shell_let_it(house: House, model) -> None:
     house.agent("trial", tools="Write, Bash", strata={"scope": ["docs/**", "*.md"], "outputs": {"report": {"path": "r.md"}}})
 
@@ -309,6 +315,7 @@ def test_an_interrupted_attempt_takes_its_half_written_output_back(house: House,
     assert (house.workspace / "spec.md").read_text() == "what was there", "the next attempt takes back what kill -9 left"
 
 
+@pytest.mark.real_cli
 def test_what_the_definition_disallows_is_denied(house: House, model) -> None:
     house.agent("trial", tools="Bash", disallowedTools="Bash(touch:*)")
     model(
