@@ -175,18 +175,17 @@ def catalogue(chosen: str) -> Json:
     """All that a plan can be made of, as somebody needs to know it who has not seen the files."""
     known: Json = {}
     for path in sorted((config.CONFIG / "orchestrators").glob("*.yaml")):
-        data = cast(Json, yaml.safe_load(path.read_text(encoding="utf-8")))
         orchestration = orchestrator_file.load(path.stem)
         params = {
-            p.name: {"about": p.about, "type": p.type, "default": p.default, "needed": p.default is None and not p.optional}
-            for p in orchestration.params.values()
+            name: {"about": p.about, "type": p.type, "default": p.default, "needed": p.default is None and not p.optional}
+            for name, p in orchestration.params.items()
         }
         outputs = {o.name: o.about for s in orchestration.stages for o in s.worker.outputs}
         names = {w.agent for s in orchestration.stages for w in s.workers if w.agent}
         known[path.stem] = {
-            "about": data.get("description", ""),
+            "about": orchestration.description,
             "params": params,
-            "modifiers": sorted(data.get("modifiers", {})),
+            "modifiers": sorted(orchestration.modifiers),
             "outputs": outputs,
             "agents": {name: agents.load(name).description for name in sorted(names)},
         }

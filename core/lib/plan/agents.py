@@ -11,7 +11,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lib.contract import CORE, HOUSE, Json, StrataError, nearest
-from lib.disk import config, files, schemas
+from lib.disk import config, files, records, schemas
+from lib.plan import written
 from lib.plan.task import Output
 
 PROMPTS = HOUSE / "prompts"
@@ -48,11 +49,6 @@ _REFUSED = {
 _PATH_IN_PROSE = re.compile(r"(?<![\w.])(?:/(?:home|Users|tmp|etc|var|usr|opt|root)/|~/)\S+")
 
 
-class Input(Struct, frozen=True):
-    about: str
-    optional: bool = False
-
-
 class Agent(Struct, frozen=True, dict=True):
     name: str
     file: Path
@@ -61,7 +57,7 @@ class Agent(Struct, frozen=True, dict=True):
     tools: tuple[str, ...]
     tier: str
     actions: tuple[str, ...] = ()
-    inputs: dict[str, Input] = {}
+    inputs: dict[str, written.Input] = {}
     outputs: tuple[Output, ...] = ()
     structured: str = ""
     completion: str = "stage"
@@ -86,6 +82,7 @@ class Agent(Struct, frozen=True, dict=True):
         return [name for name, given in self.inputs.items() if not given.optional]
 
 
+_TIERS = {"haiku": "low-tier", "sonnet": "medium-tier", "opus": "high-tier", "inherit": "medium-tier", "": "medium-tier"}
 _RULE = re.compile(r"(?:[^,(]|\([^)]*\))+")
 _PARTS = re.compile(r"---\n(.*?\n)---\n(.*)\Z", re.S)
 
@@ -131,19 +128,17 @@ def load(name: str) -> Agent:
     for key, why in _REFUSED.items():
         if key in given:
             raise document.error([key], f"the key {key!r} is not supported: {why}", "remove it")
-    data = document.check("agent")
-    if data["name"] != file.stem:
-        raise document.error(["name"], f"the name {data['name']!r} differs from the file's", f"call it {file.stem}")
-    return _agent(file, data, found[2].strip(), document)
+    front = records.of(document.check("agent"), written.Agent)
+    if front.name != file.stem:
+        raise document.error(["name"], f"the name {front.name!r} differs from the file's", f"call it {file.stem}")
+    return _agent(file, front, found[2].strip(), document)
 
 
-def _agent(file: Path, data: Json, system_prompt: str, document: config.Document) -> Agent:
-    strata: Json = data.get("strata", {})
-    rules = split_rules(data.get("tools", ""))
-    calls = strata.get("calls", "")
-    if calls and rules != ("Bash",):
+def _agent(file: Path, front: written.Agent, system_prompt: str, document: config.Document) -> Agent:
+    ours = front.strata
+    rules, disallowed = split_rules(front.tools), split_rules(front.disallowed)
+    if ours.calls and rules != ("Bash",):
         raise document.error(["tools"], "an agent that calls tools has Bash, and nothing else", "tools: Bash")
-    disallowed = split_rules(data.get("disallowedTools", ""))
     for key, listed in (("tools", rules), ("disallowedTools", disallowed)):
         _at(document, [key], lambda listed=listed: check_tools(listed, "the agent CLI"))
     if not system_prompt:
@@ -153,38 +148,36 @@ def _agent(file: Path, data: Json, system_prompt: str, document: config.Document
         whole = file.read_text(encoding="utf-8")
         line = whole[: whole.index(path[0])].count("\n") + 1
         raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
-    outputs = tuple(Output.read(name, spec) for name, spec in strata.get("outputs", {}).items())
+    outputs = tuple(output.named(name) for name, output in ours.outputs.items())
     for output in outputs:
         place = ["strata", "outputs", output.name]
         _at(document, place, lambda output=output: files.below(Path(), output.path.replace("{target}", "x"), "the output path"))
         if output.schema:
             _at(document, [*place, "schema"], lambda output=output: schemas.load(output.schema))
-    structured = strata.get("structured", "")
-    chosen = next((o for o in outputs if o.name == structured), None)
-    if structured and not (chosen and chosen.schema):
-        raise document.error(["strata", "structured"], f"{structured!r} is no output with a schema", "name one that is")
-    words: dict[str, str] = {"haiku": "low-tier", "sonnet": "medium-tier", "opus": "high-tier"}
+    chosen = next((o for o in outputs if o.name == ours.structured), None)
+    if ours.structured and not (chosen and chosen.schema):
+        raise document.error(["strata", "structured"], f"{ours.structured!r} is no output with a schema", "name one that is")
     made = Agent(
-        name=data["name"],
+        name=front.name,
         file=file,
-        description=data["description"],
+        description=front.description,
         system_prompt=system_prompt,
-        tools=tuple(f"Bash(uv run {tool}:*)" for tool in tools_of(LAYERS[calls])) if calls else rules,
+        tools=tuple(f"Bash(uv run {tool}:*)" for tool in tools_of(LAYERS[ours.calls])) if ours.calls else rules,
         disallowed=disallowed,
-        tier=strata.get("tier") or words.get(data.get("model", ""), "medium-tier"),
-        actions=tuple(strata.get("actions", ())),
-        inputs={name: _input(spec) for name, spec in strata.get("inputs", {}).items()},
+        tier=ours.tier or _TIERS[front.model],
+        actions=ours.actions,
+        inputs={name: written.Input(given) if isinstance(given, str) else given for name, given in ours.inputs.items()},
         outputs=outputs,
-        structured=structured,
-        completion=strata.get("completion", "stage"),
-        checks=tuple(strata.get("checks", ())),
-        scope=tuple(strata.get("scope", ())),
-        permission_mode=data.get("permissionMode", "dontAsk"),
-        max_turns=data.get("maxTurns"),
-        calls=strata.get("calls", ""),
-        sandbox=strata.get("sandbox", "prefer"),
-        domains=tuple(strata.get("domains", ())),
-        env=tuple(strata.get("env", ())),
+        structured=ours.structured,
+        completion=ours.completion,
+        checks=ours.checks,
+        scope=ours.scope,
+        permission_mode=front.permission_mode,
+        max_turns=front.max_turns,
+        calls=ours.calls,
+        sandbox=ours.sandbox,
+        domains=ours.domains,
+        env=ours.env,
     )
     if why := cannot_leave(made, outputs):
         raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")
@@ -203,13 +196,6 @@ def _at(document: config.Document, path: list[Any], check: Callable[[], object])
         check()
     except StrataError as error:
         raise document.error(path, error.message, error.hint) from None
-
-
-def _input(spec: Any) -> Input:
-    if isinstance(spec, str):
-        return Input(spec)
-    fields = cast(Json, spec)
-    return Input(fields.get("about", ""), fields.get("optional", False))
 
 
 def writes_by_rule(agent: Agent) -> bool:

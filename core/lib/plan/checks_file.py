@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from lib.contract import Json, StrataError
-from lib.disk import config
+from lib.contract import StrataError
+from lib.disk import config, records
+from lib.plan import written
 
 DEFAULT_FILE = config.CONFIG / "checks.yaml"
 ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
@@ -27,38 +28,29 @@ class Check(Struct, frozen=True):
 
 def load(path: Path) -> dict[str, Check]:
     document = config.read(path)
-    data = document.check("checks")
     table: dict[str, Check] = {}
-    for name, spec in cast(Json, data["checks"]).items():
-        command: Any = spec["command"]
-        words = cast(list[str], command) if isinstance(command, list) else ["sh", "-c", str(command)]
-        if not _runs_something(command):
+    for name, spec in records.of(document.check("checks"), written.Checks).checks.items():
+        words = ("sh", "-c", spec.command) if isinstance(spec.command, str) else spec.command
+        if not _runs_something(spec.command):
             hint = "what is to be run? Leave the check out if there is nothing"
             raise document.error(["checks", name, "command"], f"the check {name!r} runs nothing", hint)
-        if spec.get("parser") == "junit" and not spec.get("report"):
+        if spec.parser == "junit" and not spec.report:
             raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
-        table[name] = Check(
-            name,
-            tuple(w.replace("{python}", sys.executable) for w in words),
-            float(spec.get("timeout_seconds", 600)),
-            tuple(spec.get("env", ())),
-            spec.get("blocking", True),
-            spec.get("parser", "exit-code"),
-            spec.get("report", ""),
-        )
+        command = tuple(w.replace("{python}", sys.executable) for w in words)
+        table[name] = Check(name, **asdict(replace(spec, command=command)))
     return table
 
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
-def _runs_something(command: Any) -> bool:
+def _runs_something(command: str | tuple[str, ...]) -> bool:
     """Whether a command is more than blanks and comments."""
-    if isinstance(command, list):
-        words = [str(word) for word in cast(list[Any], command)]
+    if not isinstance(command, str):
+        words = list(command)
         script = words[words.index("-c") + 1 :] if "-c" in words and Path(words[0]).name in _SHELLS else ["x"]
         return bool(words) and bool(words[0].strip()) and bool(script) and _runs_something(script[0])
-    return any(line.strip() and not line.strip().startswith("#") for line in str(command).splitlines())
+    return any(line.strip() and not line.strip().startswith("#") for line in command.splitlines())
 
 
 def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:

@@ -69,10 +69,10 @@ class Worker(Struct, frozen=True):
 
 
 class Loop(Struct, frozen=True):
-    name: str
     to: str
     max: int
     then: str = "fail"
+    name: str = ""
 
 
 class Piece(Struct, frozen=True):
@@ -294,7 +294,6 @@ class Question(Stage, frozen=True):
 
 
 class Param(Struct, frozen=True):
-    name: str
     about: str = ""
     default: Any = None
     type: str = "text"
@@ -306,6 +305,8 @@ class Orchestration(Struct, frozen=True):
     params: dict[str, Param]
     loops: dict[str, Loop]
     stages: tuple[Stage, ...]
+    description: str = ""
+    modifiers: tuple[str, ...] = ()
 
     def stage(self, name: str) -> Stage:
         return next(s for s in self.stages if s.name == name)

@@ -22,11 +22,6 @@ class Output(Struct, frozen=True):
     about: str = ""
     unchanged: bool = False  # of one in the workspace: it may be as it was before
 
-    @staticmethod
-    def read(name: str, spec: Json) -> Output:
-        """As people write it: `in` says where it is."""
-        return records.of({**spec, "name": name, "place": spec.get("in", "session")}, Output)
-
     def locate(self, out: Path, cwd: Path, target: str) -> Path:
         relative = self.path.replace("{target}", target)
         return files.below(out if self.place == "session" else cwd, relative, f"the output {self.name}")
