@@ -18,7 +18,7 @@ from lib import cli
 from lib.attempt import checks, executor
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
-from lib.disk import files
+from lib.disk import files, records
 from lib.plan import checks_file
 from lib.plan.task import Task
 from lib.session.step import Step
@@ -50,18 +50,19 @@ def main(call: Call) -> Json:
         usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")
 
     def judge(task: Task, out: Path) -> Json:
-        records, after, steady = checks.run_steadily(chosen, call.cwd, out / "evidence", call.session.folder)
+        found, after, steady = checks.run_steadily(chosen, call.cwd, out / "evidence", call.session.folder)
         if checks_file.ARTIFACTS in call.options.names:
-            records.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
-        results = checks.summary(records)
-        files.write_json(out / "verification-results.json", results)
-        failed = [r for r in records if not r["passed"] and r["blocking"]]
-        reason = "; ".join(f"{r['name']}: {r['note'] or str(r['errors']) + ' errors'}; it ends: {r['tail']}" for r in failed)
+            found.append(checks.run_artifacts(call.session.folder, phase, call.cwd))
+        results = checks.summary(found)
+        document = records.document(results)
+        files.write_json(out / "verification-results.json", document)
+        reason = "; ".join(f"{r.name}: {r.count}; it ends: {r.tail}" for r in results.failed)
         # What was judged is the folder as it stands: once somebody changes it, this judgement is no longer worth anything.
         judged = snapshot.state(call.cwd, (call.session.folder,)) if steady else "changed while it was judged"
         if steady:
             files.write_json(out.parent / JUDGED, after)
-        return {"verdict": "failed" if failed else "done", "reason": reason, "results": results, "judged": judged}
+        verdict = "failed" if results.failed else "done"
+        return {"verdict": verdict, "reason": reason, "results": document, "judged": judged}
 
     return executor.run_function(call, "check", task, judge, clock=False)  # every check has its own
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from lib import cli
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
-from lib.disk import lenient
 from lib.process import processes, streams
 from lib.session import catalogue, events
 from lib.tool.arguments import count
@@ -83,10 +82,10 @@ def show(folder: Path) -> Json:
     lines = [
         line.plain for line in terminal.picture(seen, 200 if not sys.stdout.isatty() else out.width, None, terminal.plain(out))
     ]
-    error: Json = seen.manifest.get("error") or {}
-    lines += [f"! {warning}" for warning in lenient.texts(seen.manifest.get("warnings"))]
+    error = seen.manifest.error
+    lines += [f"! {warning}" for warning in seen.manifest.warnings]
     if error and not seen.alive:
-        lines += ["", f"{error.get('code')}: {error.get('message')}", *([f"→ {error['hint']}"] if error.get("hint") else [])]
+        lines += ["", f"{error.code}: {error.message}", *([f"→ {error.hint}"] if error.hint else [])]
     return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))
 
 

@@ -20,6 +20,7 @@ from lib.cli import Call, Tool
 from lib.contract import STATUS, ExitCode, Json, StrataError, gravest, usage
 from lib.disk import lenient
 from lib.session import signals
+from lib.session.documents import Manifest, Problem
 from lib.tool.arguments import positive
 
 TOOL = Tool(
@@ -81,10 +82,10 @@ def ended(folder: Path, found: list[signals.Signal], listed: list[Json]) -> Json
     names = ", ".join(f"{s.layer}-{s.name}" for s in found if s.exit_code)
     error = {"code": "SIGNALLED_FAILURE", "message": f"{names} ended with {int(code)}", "hint": "see its outcome"}
     if code == ExitCode.HUMAN_INPUT:
-        manifests = [lenient.read(folder / s.path) for s in found if s.path.endswith(".json")]
-        asked = next((lenient.obj(m.get("error")) for m in manifests if m.get("exit_code") == code), Json())
-        error = {"code": "HUMAN_INPUT", "message": asked.get("message") or f"{names} waits for a person"}
-        error["hint"] = asked.get("hint") or f"see {folder / 'manifest.json'}"
+        manifests = [lenient.read(folder / s.path, Manifest) for s in found if s.path.endswith(".json")]
+        asked = next((m.error for m in manifests if m.exit_code == code and m.error), Problem())
+        error = {"code": "HUMAN_INPUT", "message": asked.message or f"{names} waits for a person"}
+        error["hint"] = asked.hint or f"see {folder / 'manifest.json'}"
     return document | {"error": error}
 
 

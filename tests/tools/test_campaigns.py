@@ -180,12 +180,12 @@ def test_the_artifacts_check_finds_what_was_changed_or_is_missing(trial: House) 
 
     artifact = trial.session / "phases/phase-01-one/artifacts/oa/01-a/made.json"
     folder = (trial.session, "phase-01-one", trial.workspace)
-    assert checks.run_artifacts(*folder)["passed"]
+    assert checks.run_artifacts(*folder).passed
     artifact.write_text("other")
-    assert checks.run_artifacts(*folder)["note"].endswith("made.json is not what was produced")
+    assert checks.run_artifacts(*folder).note.endswith("made.json is not what was produced")
     artifact.unlink()
-    assert checks.run_artifacts(*folder)["note"].endswith("made.json is not there")
-    assert checks.run_artifacts(trial.session, "phase-09-none", trial.workspace)["note"] == "the phase produced no output"
+    assert checks.run_artifacts(*folder).note.endswith("made.json is not there")
+    assert checks.run_artifacts(trial.session, "phase-09-none", trial.workspace).note == "the phase produced no output"
 
 
 def test_evidence_that_is_gone_is_not_a_pass(trial: House) -> None:

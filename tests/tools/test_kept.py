@@ -333,7 +333,7 @@ def test_a_stop_costs_what_it_had_cost_and_every_view_says_the_same(house: House
     assert text in ran.document["spent"]
     assert text in report.text(session)
     assert text in (session / "report.html").read_text()
-    kinds = [line["kind"] for line in ledger.Ledger(session).lines()]
+    kinds = [line.kind for line in ledger.Ledger(session).lines()]
     assert kinds.count("reserve") == kinds.count("settle"), "no reservation is left open"
 
 

@@ -12,6 +12,7 @@ import pytest
 from lib.contract import StrataError
 from lib.session import budget
 from lib.session.ledger import Figures, Ledger, Reservation
+from lib.session.ledger_lines import Line
 from lib.session.step import Step
 from scripted_model.server import by_agent, say, scripted, turns
 from support import House, Ran
@@ -123,7 +124,7 @@ def test_a_session_that_was_cut_off_settles_when_it_is_continued(tmp_path: Path)
     assert not ledger.open()
     Ledger(tmp_path).close_open()
     room = ledger.reserve(STEP, "x", "a/attempt-2", 1.0)
-    ledger.settle(room, 0.02, 10, "reported", {"agent_session_id": "one", "session_usd": 0.02})
+    ledger.settle(room, 0.02, 10, "reported", Line("settle", agent_session_id="one", session_usd=0.02))
     assert ledger.figures() == Figures(0.02, 0.0, 10, 3), "all of it is said"
 
 
@@ -248,5 +249,5 @@ def test_out_of_budget_is_11_and_more_of_it_goes_on_from_there(house: House) -> 
         ran = run("--resume", house.session.name, "--budget", "agents=5")
         assert ran.code == 0, ran.stderr
         assert len(model.requests) == 2, "the first was not asked again"
-        kinds = [line["kind"] for line in Ledger(house.session).lines()]
+        kinds = [line.kind for line in Ledger(house.session).lines()]
         assert kinds.count("reserve") == kinds.count("settle") == 2

@@ -82,7 +82,7 @@ def test_a_finished_run_is_a_tree_of_all_it_did(trial: House) -> None:
     assert "y says fail" in node(each, "y").note
     assert node(each, "y").retries, "the coordinator tried once more"
     assert node(seen.root, "one", "sentinel", "checks").status == "success"
-    assert seen.budget == {"usd": 9}
+    assert seen.limit_usd == 9
 
 
 def test_a_run_that_goes_on_is_seen_from_elsewhere_and_a_killed_one_too(trial: House) -> None:

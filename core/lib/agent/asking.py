@@ -22,6 +22,7 @@ from lib.contract import ExitCode, Interrupted, Json
 from lib.process import processes
 from lib.session.attempts import Attempt
 from lib.session.ledger import CUT_OFF, Ledger
+from lib.session.ledger_lines import Line
 from lib.session.outcome import FileChange, Outcome
 from lib.session.step import Step
 from lib.tool.call import Call
@@ -62,11 +63,9 @@ class Room:
     def _settle(self) -> list[str]:
         if self.heard:
             whole, part = self.heard[-1], self.heard[-1].without(self.earlier)
-            so_far: Json = {
-                "agent_session_id": whole.agent_session_id,
-                "session_usd": whole.cost_usd,
-                "session_usage": whole.usage,
-            }
+            so_far = Line(
+                "settle", agent_session_id=whole.agent_session_id, session_usd=whole.cost_usd, session_usage=whole.usage
+            )
             return self.ledger.settle(self.reservation, part.cost_usd, part.tokens, part.cost_source, so_far)
         begun = (self.attempt.folder / AGENT_SESSION).exists()
         unknown = (None, 0, CUT_OFF) if begun else (0.0, 0, "not-begun")

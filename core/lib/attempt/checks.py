@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import cast
 from xml.etree import ElementTree
 
-from lib.contract import Json
+from msgspec.structs import replace
+
 from lib.disk import files
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.plan import checks_file
 from lib.process import environment, processes, running
 from lib.session.attempts import finished, merge_of
+from lib.session.documents import CheckResult, Results
 from lib.session.events import Timer
 from lib.session.step import Step
 from lib.workspace import snapshot
@@ -29,7 +31,7 @@ _WHOLE_SUMMARY = re.compile(r"=*\s*(?:\d+ [a-z]+(?:, )?)+ in [\d.:]+s?(?: \([\d:
 _SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 
-def run(check: checks_file.Check, cwd: Path, evidence: Path) -> Json:
+def run(check: checks_file.Check, cwd: Path, evidence: Path) -> CheckResult:
     """Runs one check and returns its record; the full output stays in `evidence`."""
     output = evidence / f"{check.name}.log"
     evidence.mkdir(parents=True, exist_ok=True)
@@ -49,27 +51,29 @@ def run(check: checks_file.Check, cwd: Path, evidence: Path) -> Json:
         errors, note = 1, "pytest left no report of its own that says so: it did not come to its end"
     if finished.timed_out:
         errors, note = max(errors, 1), f"still running after {check.timeout_seconds:g} s"
-    return {
-        "name": check.name,
-        "tool": check.parser if check.parser != "exit-code" else check.command[0],
-        "passed": errors == 0,
-        "errors": errors,
-        "blocking": check.blocking,
-        "note": note,
-        "ran": finished.exit_code != NOT_STARTED,
-        "tests": tests,
-        "skipped": skipped,
-        "command": list(check.command),
-        "folder": str(cwd),
-        "exit_code": finished.exit_code,
-        "timed_out": finished.timed_out,
-        "started_at": started,
-        "duration_seconds": round(timer.elapsed_seconds(), 3),
-        "output": output.name,
-        "tail": "\n".join(text.strip().splitlines()[-12:])[-1500:],
-        "output_sha256": files.sha256(output),
-        **git_state(cwd),
-    }
+    commit, dirty = git_state(cwd)
+    return CheckResult(
+        name=check.name,
+        tool=check.parser if check.parser != "exit-code" else check.command[0],
+        passed=errors == 0,
+        errors=errors,
+        blocking=check.blocking,
+        note=note,
+        ran=finished.exit_code != NOT_STARTED,
+        tests=tests,
+        skipped=skipped,
+        command=check.command,
+        folder=str(cwd),
+        exit_code=finished.exit_code,
+        timed_out=finished.timed_out,
+        started_at=started,
+        duration_seconds=round(timer.elapsed_seconds(), 3),
+        output=output.name,
+        tail="\n".join(text.strip().splitlines()[-12:])[-1500:],
+        output_sha256=files.sha256(output),
+        git_commit=commit,
+        git_dirty=dirty,
+    )
 
 
 @contextmanager
@@ -107,8 +111,8 @@ def _skipped(text: str) -> int:
 NOT_STARTED = 127  # the exit code of a shell, and of the keeper, for a command that is not there
 
 
-def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
-    """Holds every output of a phase against the hash its attempt recorded. A phase that produced nothing proves nothing."""
+def run_artifacts(session: Path, phase: str, cwd: Path) -> CheckResult:
+    """Compares every output of a phase with the hash its attempt recorded. A phase that produced nothing proves nothing."""
     wrong: list[str] = []
     seen: dict[tuple[str, str], str] = {}
     for _, outputs, left in sorted(_written(session, phase), key=lambda entry: entry[0]):
@@ -123,15 +127,9 @@ def run_artifacts(session: Path, phase: str, cwd: Path) -> Json:
     if not seen:
         wrong.append("the phase produced no output")
     note = "; ".join(wrong[:5]) or f"{len(seen)} artifacts"
-    record: Json = {
-        "name": checks_file.ARTIFACTS,
-        "tool": "strata",
-        "passed": not wrong,
-        "errors": len(wrong),
-        "blocking": True,
-        "note": note,
-    }
-    return record | {"command": [], "folder": str(cwd), "exit_code": int(bool(wrong)), "tail": note, **git_state(cwd)}
+    commit, dirty = git_state(cwd)
+    found = CheckResult(checks_file.ARTIFACTS, "strata", passed=not wrong, errors=len(wrong), note=note, tail=note)
+    return replace(found, folder=str(cwd), exit_code=int(bool(wrong)), git_commit=commit, git_dirty=dirty)
 
 
 Written = tuple[int, dict[tuple[str, str], str], dict[str, str]]  # when, the outputs by place and path, and what was left
@@ -147,12 +145,12 @@ def _written(session: Path, phase: str) -> list[Written]:
 
 def run_steadily(
     chosen: list[checks_file.Check], cwd: Path, evidence: Path, session: Path
-) -> tuple[list[Json], dict[str, str], bool]:
+) -> tuple[list[CheckResult], dict[str, str], bool]:
     """Runs checks on a folder, and says how the folder stands afterwards and whether that is what they judged. Where files
     changed while they ran, they run once more: what they write themselves changes again, and what somebody else wrote is seen."""
     own = {path for path, writes in History(session).all_writes().items() if _is_check(writes[-1].step)}
     records, after, changed = _run_and_look(chosen, cwd, evidence, session)
-    if changed <= own or not all(r["passed"] for r in records):
+    if changed <= own or not all(r.passed for r in records):
         return records, after, changed <= own  # what has failed has failed: a second run makes nothing good
     own |= changed
     records, after, changed = _run_and_look(chosen, cwd, evidence, session)
@@ -161,7 +159,7 @@ def run_steadily(
 
 def _run_and_look(
     chosen: list[checks_file.Check], cwd: Path, evidence: Path, session: Path
-) -> tuple[list[Json], dict[str, str], set[str]]:
+) -> tuple[list[CheckResult], dict[str, str], set[str]]:
     before = snapshot.table(cwd, (session,))
     records = [run(check, cwd, evidence) for check in chosen]
     after = snapshot.table(cwd, (session,))
@@ -232,8 +230,9 @@ def _junit(exit_code: int, report: Path | None) -> Counted:
     return max(total["failures"] + total["errors"], int(exit_code != 0)), f"{total['tests']} tests", ran
 
 
-def git_state(cwd: Path) -> Json:
-    """Which state of the work a check judged. Asks git without its locks, so that a user's own git is never blocked."""
+def git_state(cwd: Path) -> tuple[str | None, bool | None]:
+    """Which state of the work a check judged: its commit, and whether there is more. Asks git without its locks, so that a
+    user's own git is never blocked."""
 
     def git(*words: str) -> str | None:
         try:
@@ -243,13 +242,12 @@ def git_state(cwd: Path) -> Json:
         return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
 
     status = git("status", "--porcelain")
-    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(status) if status is not None else None}
+    return git("rev-parse", "HEAD"), bool(status) if status is not None else None
 
 
-def summary(records: list[Json]) -> Json:
+def summary(records: list[CheckResult]) -> Results:
     """The seed's `verification-results.json`."""
-    blocking = sum(r["errors"] for r in records if r["blocking"])
-    warned = any(not r["passed"] for r in records)
-    overall = "FAIL" if blocking else ("WARN" if warned else "PASS")
-    nothing_ran = all(r.get("ran") is False for r in records)  # no record at all says as little
-    return {"checks": records, "overall": overall if blocking or not nothing_ran else "UNVERIFIABLE", "blocking_count": blocking}
+    blocking = sum(r.errors for r in records if r.blocking)
+    overall = "FAIL" if blocking else ("PASS" if all(r.passed for r in records) else "WARN")
+    nothing_ran = not any(r.ran for r in records)  # no record at all says as little
+    return Results(tuple(records), overall if blocking or not nothing_ran else "UNVERIFIABLE", blocking)

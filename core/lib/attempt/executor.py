@@ -336,10 +336,9 @@ def _judge(this: Underway, agent: Agent, chosen: list[checks_file.Check], reply:
     if verdict.word != "failed":
         for check in chosen:
             record = checks.run(check, cwd, this.attempt.folder / "checks")
-            said = replace(said, checks=(*said.checks, record))
-            if not record["passed"] and check.blocking:
-                reason = record["note"] or f"{record['errors']} errors"
-                wrong.append(f"check {check.name}: {reason}; its output ends: {record['tail']}")
+            said = replace(said, checks=(*said.checks, records.document(record)))
+            if record.failed:
+                wrong.append(f"check {check.name}: {record.count}; its output ends: {record.tail}")
     return conclude(verdict, verified, wrong, said)
 
 

@@ -45,10 +45,10 @@ def verified(call: Call, plan: Plan, phase: Phase) -> tuple[ExitCode, str, Json]
     """What the sentinel left: the agent had to call it, and nothing but its own evidence counts."""
     terms = sentinel.Terms.of_phase(plan, phase, call.cwd)
     look = sentinel.Verification(call, terms, Step(phase.folder, "sentinel"))
-    why, state = look.stale(), look.state()
+    why, state = look.stale(), look.cycles.state()
     if not why:
-        return ExitCode.SUCCESS, str(state["grade"]), {}
-    if state["ended"] and state["grade"] == "FAIL":
+        return ExitCode.SUCCESS, state.grade, {}
+    if state.ended and state.grade == "FAIL":
         said = {"error": {"code": "NOT_VERIFIED", "message": "verification did not pass", "hint": str(look.home)}}
         return ExitCode.NEEDS_REFINEMENT, "FAIL", said
     message = f"the agent ended without verification: {why}"

@@ -1,34 +1,59 @@
-"""Reading what anybody may have changed since it was written: each value is taken for what it is, and nothing stops a view."""
+"""Reading what anybody may have changed since it was written: each field is taken for what it is, and nothing stops a view."""
 
 from __future__ import annotations
 
 import json
-import math
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from types import UnionType
+from typing import Any, TypeVar, cast, get_args, get_origin
 
-from lib.contract import Json
+import msgspec
+from msgspec.structs import FieldInfo
+
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def read(path: Path) -> Json:
-    """A JSON object, or nothing: whoever looks on does not stop at a file that is damaged or not there yet."""
+def read(path: Path, kind: type[Record]) -> Record:
+    """The record in a JSON file. Of one that is damaged, or not there yet, every field has its default."""
     try:
-        return obj(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+        return of(json.loads(path.read_bytes()), kind)
     except (ValueError, RecursionError, OSError):
-        return {}
+        return kind()
 
 
-def obj(value: object) -> Json:
-    return cast(Json, value) if isinstance(value, dict) else {}
+def of(document: object, kind: type[Record]) -> Record:
+    """As much of a document as is what the record says it is."""
+    values: dict[str, Any] = {}
+    known = cast(dict[str, Any], document) if isinstance(document, dict) else {}
+    for field in _fields(kind):
+        if field.encode_name in known:
+            try:
+                values[field.name] = _value(known[field.encode_name], field.type)
+            except (msgspec.ValidationError, TypeError):
+                continue
+    return kind(**values)
 
 
-def objs(value: object) -> list[Json]:
-    return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
-def texts(value: object) -> list[str]:
-    return [str(v) for v in cast(list[Any], value)] if isinstance(value, list) else []
+def _value(value: Any, kind: Any) -> Any:
+    record, listed = _record(kind)
+    if record is None:
+        return msgspec.convert(value, kind)
+    many: list[Any] = cast(list[Any], value) if listed and isinstance(value, list) else [value]
+    found = tuple(of(cast(object, one), record) for one in many if isinstance(one, dict))
+    return found if listed else next(iter(found), None)
 
 
-def figure(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+@cache
+def _record(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
+    """The record that a field holds, and whether it holds many."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind, False
+    parts = [_record(part)[0] for part in get_args(kind)] if get_origin(kind) in (tuple, UnionType) else []
+    found = next((part for part in parts if part), None)
+    return found, found is not None and get_origin(kind) is tuple

@@ -10,7 +10,6 @@ that is charged when it is known, and nothing starts any more.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Generator
@@ -19,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.contract import ExitCode, Interrupted, Json, StrataError
 from lib.disk import files, locks
@@ -26,9 +26,12 @@ from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes
 from lib.session import budget
-from lib.session.budget import WHOLE, figure
+from lib.session.budget import WHOLE
 from lib.session.ledger_lines import (
     BLOCK,
+    NOTHING,
+    Line,
+    Scoped,
     Sums,
     add,
     every,
@@ -68,6 +71,9 @@ class Figures(Struct, frozen=True):
     agents: int
 
 
+NOTHING_SPENT = Figures(0.0, 0.0, 0, 0)
+
+
 class Ledger:
     def __init__(self, session: Path, strict: bool = True) -> None:
         """`strict`: what cannot be read stops the run; who only looks on goes by it."""
@@ -80,9 +86,8 @@ class Ledger:
 
     def figures(self, scope: str = WHOLE) -> Figures:
         """The one function all figures come from."""
-        sums = self.sums().get(scope, {})
-        spent = {kind: sums.get(kind, 0.0) for kind in ("usd", "held", "tokens", "agents")}
-        return Figures(round(spent["usd"], 9), round(max(spent["held"], 0.0), 9), int(spent["tokens"]), int(spent["agents"]))
+        sums = self.sums().get(scope, NOTHING)
+        return Figures(round(sums.usd, 9), round(max(sums.held, 0.0), 9), int(sums.tokens), int(sums.agents))
 
     # Before and after an agent
 
@@ -107,14 +112,14 @@ class Ledger:
                 if found:
                     return found
                 if not waits:
-                    self._note({"kind": "wait", "id": place, "parent": parent, "phase": step.phase})
+                    self._note(Line("wait", id=place, parent=parent, phase=step.phase))
                     waits = True
                     on_wait()
                 if processes.stopping.wait(WAIT_SECONDS):
                     raise Interrupted()
         finally:
             if waits:
-                self._note({"kind": "waited", "id": place})
+                self._note(Line("waited", id=place))
 
     def _try_to_reserve(
         self, step: Step, agent: str, place: str, cap_usd: float | None, parent: str, driver: str, continues: str
@@ -133,13 +138,12 @@ class Ledger:
                 self._require(scope, sums, cap or 0.0, agent)
             for line, after in freed:  # only now: what is not known stays held until something else holds it
                 self._append(descriptor, line, after)
-            held = {"usd": 0.0, "held": cap or 0.0, "tokens": 0, "agents": 1}
-            line = {"kind": "reserve", "id": place, "agent": agent, "step": str(step), "phase": step.phase, **held}
-            line |= {"driver": driver} | ({"parent": parent} if parent else {})
-            self._append(descriptor, line, add(sums, step.phase, held))
+            held = Sums(held=cap or 0.0, agents=1)
+            line = Line("reserve", id=place, agent=agent, step=str(step), phase=step.phase, parent=parent, driver=driver)
+            self._append(descriptor, line.adding(held), add(sums, step.phase, held))
             return Reservation(place, step.phase, cap)
 
-    def _note(self, line: Json) -> None:
+    def _note(self, line: Line) -> None:
         with self._open() as (descriptor, sums):
             self._append(descriptor, line, sums)
 
@@ -148,14 +152,14 @@ class Ledger:
         that itself waits for an agent below it that has no room."""
         lines = self.lines()
         reserved, queue = open_ones(lines), waiting(lines)
-        parents = {place: parent, **{key: str(line.get("parent", "")) for key, line in reserved.items()}}
+        parents = {place: parent, **{key: line.parent for key, line in reserved.items()}}
         stuck: set[str] = set()
         for one in [place, *queue]:
             above = parents.get(one, "") or queue.get(one, "")
             while above and above not in stuck:
                 stuck.add(above)
                 above = parents.get(above, "")
-        return any(key not in stuck and figure(line.get("held")) > 0 for key, line in reserved.items())
+        return any(key not in stuck and line.charged.held > 0 for key, line in reserved.items())
 
     def require(self, phase: str) -> None:
         """Whether an agent could start now, without writing anything."""
@@ -166,44 +170,39 @@ class Ledger:
             self._require(scope, sums, cap or 0.0, "an agent")
 
     def settle(
-        self, reservation: Reservation, usd: float | None, tokens: int, source: str, session: Json | None = None
+        self, reservation: Reservation, usd: float | None, tokens: int, source: str, session: Line | None = None
     ) -> list[str]:
         """What it came to. Returns the limits that are now nearly reached, each once. `session`: what the agent session has
         come to as a whole, for one that is continued later. What earlier parts of it may have cost is known by that, too."""
         if usd is not None and (not math.isfinite(usd) or usd < 0):
             usd, source = None, "refused"  # no agent earns money
         reserved = reservation.cap_usd or 0.0
-        with self._open() as (descriptor, sums):
-            before = {scope: dict(values) for scope, values in sums.items()}
-            if usd is None:
-                charged = {"usd": 0.0, "held": 0.0, "tokens": tokens, "agents": 0}
-            else:
-                charged = {"usd": usd, "held": -reserved, "tokens": tokens, "agents": 0}
-            line = {"kind": "settle", "id": reservation.id, "phase": reservation.phase, "spent_usd": usd, "source": source}
-            line |= session or {}
-            after = add(sums, reservation.phase, charged)
-            self._append(descriptor, line | charged, after)
-            held = after[WHOLE]["held"] > 1e-9  # or there is nothing that could be freed
-            known = str((session or {}).get("agent_session_id") or "") if usd is not None and held else ""
-            for more, sums_then in self._freed(after, known):
+        known = session or Line("settle")
+        with self._open() as (descriptor, before):
+            charged = Sums(tokens=tokens) if usd is None else Sums(usd, -reserved, tokens)
+            after = add(before, reservation.phase, charged)
+            line = replace(known, id=reservation.id, phase=reservation.phase, spent_usd=usd, source=source).adding(charged)
+            self._append(descriptor, line, after)
+            held = after[WHOLE].held > 1e-9  # or there is nothing that could be freed
+            for more, sums_then in self._freed(after, known.agent_session_id if usd is not None and held else ""):
                 self._append(descriptor, more, sums_then)
         return [
-            f"{budget.named(scope)}: {after[scope].get(kind, 0):g} of {limit:g} {kind}"
+            f"{budget.named(scope)}: {getattr(after[scope], kind):g} of {limit:g} {kind}"
             for scope, limits in self.limits.items()
             for kind, limit in limits.items()
-            if before.get(scope, {}).get(kind, 0) < WARN_AT * limit <= after.get(scope, {}).get(kind, 0)
+            if getattr(before.get(scope), kind, 0) < WARN_AT * limit <= getattr(after.get(scope), kind, 0)
         ]
 
-    def _freed(self, sums: Sums, agent_session: str) -> list[tuple[Json, Sums]]:
+    def _freed(self, sums: Scoped, agent_session: str) -> list[tuple[Line, Scoped]]:
         """The lines, each with the sums after it, that free what is held for earlier parts of an agent session: all of it is
         known, or held once more, from here on."""
-        found: list[tuple[Json, Sums]] = []
+        found: list[tuple[Line, Scoped]] = []
         for place, line in unknown(self.lines()).items() if agent_session else ():
             record = self.folder / place / "agent-session.json"
             if record.exists() and files.read_json(record).get("id") == agent_session:
-                charged = {"usd": 0.0, "held": -figure(line.get("held")), "tokens": 0, "agents": 0}
-                sums = add(sums, str(line.get("phase", "")), charged)
-                found.append(({"kind": "release", "id": place, "phase": line.get("phase", ""), **charged}, sums))
+                charged = Sums(held=-line.charged.held)
+                sums = add(sums, line.phase, charged)
+                found.append((Line("release", id=place, phase=line.phase).adding(charged), sums))
         return found
 
     def close_open(self, only: str = "") -> None:
@@ -213,18 +212,15 @@ class Ledger:
             return
         with self._open() as (descriptor, sums):
             for place, line in [(p, r) for p, r in self.open().items() if only in ("", p)]:
-                replayed = line.get("driver") == "replay"
-                free = -figure(line.get("held")) if replayed else 0.0
-                charged = {"usd": 0.0, "held": free, "tokens": 0, "agents": 0}
-                sums = add(sums, str(line.get("phase", "")), charged)
-                known = {"spent_usd": 0.0, "source": "replayed"} if replayed else {"spent_usd": None, "source": CUT_OFF}
-                self._append(
-                    descriptor, {"kind": "settle", "id": place, "phase": line.get("phase", ""), **known, **charged}, sums
-                )
+                replayed = line.driver == "replay"
+                charged = Sums(held=-line.charged.held if replayed else 0.0)
+                sums = add(sums, line.phase, charged)
+                known = Line("settle", id=place, phase=line.phase, spent_usd=0.0, source="replayed").adding(charged)
+                self._append(descriptor, known if replayed else replace(known, spent_usd=None, source=CUT_OFF), sums)
 
-    def _cap(self, scopes: list[str], sums: Sums, asked: float | None, more_to_come: Callable[[], bool]) -> float | None:
+    def _cap(self, scopes: list[str], sums: Scoped, asked: float | None, more_to_come: Callable[[], bool]) -> float | None:
         """What an agent may spend: what was asked for it, or what is usual, or what is left. `LATER`: there may be room soon."""
-        left = [self.limits[s]["usd"] - _counted(sums, s, "usd") for s in scopes if "usd" in self.limits[s]]
+        left = [self.limits[s]["usd"] - sums.get(s, NOTHING).counted("usd") for s in scopes if "usd" in self.limits[s]]
         if not left:
             return asked
         wanted = DEFAULT_CAP_USD if asked is None else asked
@@ -234,19 +230,17 @@ class Ledger:
             return LATER
         return asked if asked is not None else max(min(left), LEAST_CAP_USD)
 
-    def _require(self, scope: str, sums: Sums, cap: float, agent: str) -> None:
-        spent = sums.get(scope, {})
+    def _require(self, scope: str, sums: Scoped, cap: float, agent: str) -> None:
+        spent = sums.get(scope, NOTHING)
         wanted = {"usd": cap, "agents": 1, "tokens": 1, "wall_seconds": 0.001}
-        wall = self.wall_seconds(scope) if "wall_seconds" in self.limits[scope] else 0
-        current = {**spent, "usd": _counted(sums, scope, "usd"), "wall_seconds": wall}
         for kind, limit in self.limits[scope].items():
-            if current.get(kind, 0) + wanted[kind] > limit + 1e-9:
-                held = spent.get("held", 0)
-                message = f"{budget.named(scope)} has {max(limit - current.get(kind, 0), 0):g} of {limit:g} {kind} left"
-                message += f", and {agent} may need {cap:g}" if kind == "usd" else ""
-                message += (
-                    f"; {held:g} is held for agents that were cut off or still run" if kind == "usd" and held > 1e-9 else ""
-                )
+            current = self.wall_seconds(scope) if kind == "wall_seconds" else spent.counted(kind)
+            if current + wanted[kind] > limit + 1e-9:
+                message = f"{budget.named(scope)} has {max(limit - current, 0):g} of {limit:g} {kind} left"
+                if kind == "usd":
+                    message += f", and {agent} may need {cap:g}"
+                    held = spent.held > 1e-9
+                    message += f"; {spent.held:g} is held for agents that were cut off or still run" if held else ""
                 raise self.exceeded(scope, kind, message)
 
     def exceeded(self, scope: str, kind: str, message: str) -> StrataError:
@@ -258,9 +252,9 @@ class Ledger:
 
     def _require_room_below(self, parent: str) -> None:
         """What agents start by themselves is bounded too: for each of them, and, where the budget does not say, in all."""
-        started = [line for line in self.lines() if line["kind"] == "reserve" and line.get("parent")]
-        of_parent = sum(line["parent"] == parent for line in started)
-        told = "agents" in self.limits.get(WHOLE, {})
+        started = [line for line in self.lines() if line.kind == "reserve" and line.parent]
+        of_parent = sum(line.parent == parent for line in started)
+        told = WHOLE in self.limits and "agents" in self.limits[WHOLE]
         if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
             what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
             detail: Json = {"limit": "agents", "scope": WHOLE, "spent": spent_on(self.lines())}
@@ -272,20 +266,19 @@ class Ledger:
     def begin_run(self, scope: str = WHOLE) -> None:
         took = self._wall_total(scope)
         with self._open() as (descriptor, sums):
-            self._append(descriptor, {"kind": "begin", "wall": took, **({"scope": scope} if scope else {})}, sums)
+            self._append(descriptor, Line("begin", wall=took, scope=scope), sums)
 
     def end_run(self, scope: str) -> None:
         took = self.wall_seconds(scope)
         with self._open() as (descriptor, sums):
-            self._append(descriptor, {"kind": "end", "wall": took, "scope": scope}, sums)
+            self._append(descriptor, Line("end", wall=took, scope=scope), sums)
 
     def wall_seconds(self, scope: str = WHOLE) -> float:
         """What every run of the scope took, this one until now. The line of its last beginning says what those before it took."""
         for line in newest_first(self.path):
-            if line["kind"] in ("begin", "end") and line.get("scope", WHOLE) == scope:
-                since = _seconds_since(line["at"]) if line["kind"] == "begin" else 0.0
-                return figure(line.get("wall")) + since
-            if line["kind"] == "begin" and not line.get("scope"):
+            if line.kind in ("begin", "end") and line.scope == scope:
+                return line.wall + (_seconds_since(line.at) if line.kind == "begin" else 0.0)
+            if line.kind == "begin" and not line.scope:
                 break  # the scope has not begun in this run
         return self._wall_total(scope)
 
@@ -293,18 +286,18 @@ class Ledger:
         """From each beginning to its end, or to the last thing that was written before the next."""
         total, begun, last = 0.0, None, None
         for line in self.lines():
-            at = datetime.fromisoformat(line["at"])
-            again = line["kind"] == "begin" and line.get("scope", WHOLE) in (WHOLE, scope)
-            if again or (line["kind"] == "end" and line.get("scope") == scope):
-                until = at if line["kind"] == "end" else last
+            at = datetime.fromisoformat(line.at)
+            again = line.kind == "begin" and line.scope in (WHOLE, scope)
+            if again or (line.kind == "end" and line.scope == scope):
+                until = at if line.kind == "end" else last
                 total += max((until - begun).total_seconds(), 0.0) if begun and until else 0.0  # a clock may have been set back
-                begun = at if line["kind"] == "begin" and line.get("scope", WHOLE) == scope else None
+                begun = at if line.kind == "begin" and line.scope == scope else None
             last = at
         return total + (max((last - begun).total_seconds(), 0.0) if begun and last else 0.0)
 
     # Reading
 
-    def lines(self) -> list[Json]:
+    def lines(self) -> list[Line]:
         """Every line. One that cannot be read stops the run: what was spent is not guessed. One without end is being written."""
         found = every(self.path)
         if self.strict and None in found:
@@ -318,34 +311,34 @@ class Ledger:
     def _repair(self, descriptor: int) -> None:
         """Keeps the file aside as it is, and in its place the lines that can be read. Under the lock, and in the same file:
         others wait for it."""
-        data = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
+        data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         found = [parse(text) for text in data.splitlines()]
         good = [line for line in found if line]
         aside = files.set_aside(self.path, copy=True)
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in good).encode())
+        os.write(descriptor, "".join(f"{line.text()}\n" for line in good).encode())
         os.fsync(descriptor)
         message = f"{self.path} holds {len(found) - len(good)} lines that cannot be read"
         hint = f"it is kept as {aside.name}; run it again to go on with the {len(good)} lines that can"
         raise StrataError("CORRUPT_STATE", message, hint)
 
-    def session(self, agent_session_id: str) -> Json:
+    def session(self, agent_session_id: str) -> Line | None:
         """What is known of an agent session that is continued: the last that was settled for it."""
         lines = newest_first(self.path) if agent_session_id else ()
-        return next((line for line in lines if line.get("agent_session_id") == agent_session_id), Json())
+        return next((line for line in lines if line.agent_session_id == agent_session_id), None)
 
-    def sums(self) -> Sums:
+    def sums(self) -> Scoped:
         if self.strict:
             lines = self.lines()
-            return lines[-1]["sums"] if lines else {}
+            return lines[-1].sums if lines else {}
         last = next(newest_first(self.path), None)
-        return last["sums"] if last else {}
+        return last.sums if last else {}
 
-    def open(self) -> dict[str, Json]:
+    def open(self) -> dict[str, Line]:
         return open_ones(self.lines())
 
     @contextmanager
-    def _open(self) -> Generator[tuple[int, Sums]]:
+    def _open(self) -> Generator[tuple[int, Scoped]]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with locks.held(self.path) as descriptor:
             self._descriptor = descriptor
@@ -354,29 +347,23 @@ class Ledger:
             finally:
                 self._descriptor = None
 
-    def _last_sums(self, descriptor: int) -> Sums:
+    def _last_sums(self, descriptor: int) -> Scoped:
         """Of the last line. One that was torn by a power cut, or changed by somebody, stops the run."""
         size = os.fstat(descriptor).st_size
         if not size:
             return {}
-        tail = os.pread(descriptor, min(size, BLOCK), max(size - BLOCK, 0)).decode("utf-8", "replace")
-        last = parse(tail.splitlines()[-1]) if tail.endswith("\n") else None
+        tail = os.pread(descriptor, min(size, BLOCK), max(size - BLOCK, 0))
+        last = parse(tail.splitlines()[-1]) if tail.endswith(b"\n") else None
         if last is None:
             self._repair(descriptor)
         assert last
-        return last["sums"]
+        return last.sums
 
-    def _append(self, descriptor: int, line: Json, sums: Sums) -> None:
-        text = redact(json.dumps({"at": now(), **line, "sums": sums}, ensure_ascii=False)) + "\n"
-        os.write(descriptor, text.encode())
+    def _append(self, descriptor: int, line: Line, sums: Scoped) -> None:
+        text = replace(line, at=now(), sums=sums).text()
+        os.write(descriptor, f"{redact(text)}\n".encode())
         os.fsync(descriptor)
 
 
 def _seconds_since(at: str) -> float:
     return max((datetime.fromisoformat(now()) - datetime.fromisoformat(at)).total_seconds(), 0.0)
-
-
-def _counted(sums: Sums, scope: str, kind: str) -> float:
-    """What counts against a limit: of money also what is held."""
-    values = sums.get(scope, {})
-    return values.get(kind, 0) + (values.get("held", 0) if kind == "usd" else 0)

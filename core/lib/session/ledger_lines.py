@@ -5,41 +5,95 @@ Looking costs one line, or those at the end, and not the file: a session of ten 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+
+import msgspec
+from msgspec import Struct, field
 
 from lib.contract import Json
-from lib.session.budget import figure
 
 BLOCK = 64 * 1024
 
-Sums = dict[str, dict[str, float]]  # scope → usd, held, tokens, agents
+
+class Sums(Struct, frozen=True):
+    """What one scope has come to."""
+
+    usd: float = 0.0
+    held: float = 0.0
+    tokens: float = 0
+    agents: float = 0
+
+    def plus(self, other: Sums) -> Sums:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Sums(*(round(one + more, 9) for one, more in pairs))
+
+    def counted(self, kind: str) -> float:
+        """What counts against a limit: of money also what is held."""
+        return self.usd + self.held if kind == "usd" else getattr(self, kind, 0.0)
 
 
-def parse(text: str) -> Json | None:
+NOTHING = Sums()
+Scoped = dict[str, Sums]
+
+
+class Line(Struct, frozen=True, omit_defaults=True):
+    kind: str  # reserve, settle, release, wait, waited, begin or end
+    at: str = ""
+    id: str = ""  # the attempt it is about
+    phase: str = ""
+    agent: str = ""
+    step: str = ""
+    parent: str = ""  # the agent that started it
+    driver: str = ""
+    usd: float = 0.0  # these four: what the line adds
+    held: float = 0.0
+    tokens: float = 0
+    agents: float = 0
+    spent_usd: float | None = None  # of a settlement; None: nobody knows
+    source: str = ""
+    scope: str = ""
+    wall: float = 0.0  # of a beginning and an end: what all runs before it took
+    agent_session_id: str = ""
+    session_usd: float | None = None  # what the agent session has come to as a whole
+    session_usage: dict[str, Json] = {}
+    sums: Scoped = field(default_factory=dict[str, Sums])
+
+    @property
+    def charged(self) -> Sums:
+        return Sums(self.usd, self.held, self.tokens, self.agents)
+
+    def adding(self, charged: Sums) -> Line:
+        return msgspec.structs.replace(self, **msgspec.structs.asdict(charged))
+
+    def text(self) -> str:
+        """As it is written: what says nothing is left out, but for amounts."""
+        amounts = msgspec.structs.asdict(self.charged) if self.kind in ("reserve", "settle", "release") else {}
+        return msgspec.json.encode(msgspec.to_builtins(self) | amounts).decode()
+
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+def parse(text: str | bytes) -> Line | None:
     """A line of the ledger, if it is one."""
     try:
-        line: Any = json.loads(text)
-        datetime.fromisoformat(line["at"])
-        sums = cast(dict[str, dict[str, Any]], line["sums"])
-        sound = all(figure(v) == v for values in sums.values() for v in values.values())
-        sound = sound and isinstance(line["kind"], str) and all(figure(line.get(k, 0)) == line.get(k, 0) for k in ("usd", "held"))
-        return cast(Json, line) if sound else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        line = _decoder.decode(text)
+        datetime.fromisoformat(line.at)
+        return line
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 
-def every(path: Path) -> list[Json | None]:
+def every(path: Path) -> list[Line | None]:
     """Every whole line, None for one that cannot be read. One without end is being written."""
     data = path.read_bytes() if path.exists() else b""
-    return [parse(text) for text in data[: data.rfind(b"\n") + 1].decode("utf-8", "replace").splitlines()]
+    return [parse(text) for text in data[: data.rfind(b"\n") + 1].splitlines()]
 
 
-def newest_first(path: Path) -> Generator[Json]:
+def newest_first(path: Path) -> Generator[Line]:
     """The lines that can be read, from the end of the file."""
     if not path.exists():
         return
@@ -51,7 +105,7 @@ def newest_first(path: Path) -> Generator[Json]:
             file.seek(begin)
             first, *lines = (file.read(end - begin) + rest).split(b"\n")
             for text in reversed(lines if begin else [first, *lines]):
-                known = parse(text.decode("utf-8", "replace")) if text else None
+                known = parse(text) if text else None
                 if known:
                     yield known
             rest, end = first, begin
@@ -60,67 +114,60 @@ def newest_first(path: Path) -> Generator[Json]:
 def is_open(path: Path, place: str) -> bool:
     """Whether what was reserved for an attempt has not been settled."""
     for line in newest_first(path):
-        if line.get("id") == place and line["kind"] in ("reserve", "settle"):
-            return line["kind"] == "reserve"
+        if line.id == place and line.kind in ("reserve", "settle"):
+            return line.kind == "reserve"
     return False
 
 
-def open_ones(lines: Sequence[Json]) -> dict[str, Json]:
+def open_ones(lines: Sequence[Line]) -> dict[str, Line]:
     """What was reserved and has not been settled, by the attempt it is for."""
-    found: dict[str, Json] = {}
+    found: dict[str, Line] = {}
     for line in lines:
-        if line["kind"] == "reserve":
-            found[str(line.get("id"))] = line
-        elif line["kind"] == "settle":
-            found.pop(str(line.get("id")), None)
+        if line.kind == "reserve":
+            found[line.id] = line
+        elif line.kind == "settle":
+            found.pop(line.id, None)
     return found
 
 
-def waiting(lines: Sequence[Json]) -> dict[str, str]:
+def waiting(lines: Sequence[Line]) -> dict[str, str]:
     """Who waits for room, by attempt, with the agent that started it."""
     found: dict[str, str] = {}
     for line in lines:
-        if line["kind"] == "wait":
-            found[str(line["id"])] = str(line.get("parent", ""))
-        elif line["kind"] in ("waited", "reserve"):
-            found.pop(str(line["id"]), None)
-        elif line["kind"] == "begin" and not line.get("scope"):
+        if line.kind == "wait":
+            found[line.id] = line.parent
+        elif line.kind in ("waited", "reserve"):
+            found.pop(line.id, None)
+        elif line.kind == "begin" and not line.scope:
             found = {}  # nobody of an earlier run waits any more
     return found
 
 
-def unknown(lines: Sequence[Json]) -> dict[str, Json]:
+def unknown(lines: Sequence[Line]) -> dict[str, Line]:
     """What was reserved for attempts of which nobody knows what they cost, and is held since."""
-    reserved: dict[str, Json] = {}
-    found: dict[str, Json] = {}
+    reserved: dict[str, Line] = {}
+    found: dict[str, Line] = {}
     for line in lines:
-        place = str(line.get("id"))
-        if line["kind"] == "reserve":
-            reserved[place] = line
-        elif line["kind"] == "settle" and line.get("spent_usd") is None and place in reserved:
-            found[place] = reserved[place]
-        elif line["kind"] == "release":
-            found.pop(place, None)
+        if line.kind == "reserve":
+            reserved[line.id] = line
+        elif line.kind == "settle" and line.spent_usd is None and line.id in reserved:
+            found[line.id] = reserved[line.id]
+        elif line.kind == "release":
+            found.pop(line.id, None)
     return found
 
 
-def spent_on(lines: Sequence[Json]) -> list[Json]:
+def spent_on(lines: Sequence[Line]) -> list[Json]:
     """Per agent: how many, what they cost, and what is held for them."""
-    table: dict[str, Json] = {}
-    names = {line["id"]: line["agent"] for line in lines if line["kind"] == "reserve"}
+    table: dict[str, Sums] = {}
+    names = {line.id: line.agent for line in lines if line.kind == "reserve"}
     for line in lines:
-        if line["kind"] in ("reserve", "settle", "release"):
-            entry = table.setdefault(names.get(line["id"], "?"), {"agents": 0, "usd": 0.0, "held": 0.0})
-            entry["agents"] += line["agents"]
-            entry["usd"] = round(entry["usd"] + figure(line.get("usd")), 6)
-            entry["held"] = round(entry["held"] + figure(line.get("held")), 6)
-    return [{"agent": name, **entry} for name, entry in sorted(table.items(), key=lambda pair: -pair[1]["usd"])]
+        if line.kind in ("reserve", "settle", "release"):
+            name = names.get(line.id, "?")
+            table[name] = table.get(name, NOTHING).plus(line.charged)
+    ordered = sorted(table.items(), key=lambda pair: -pair[1].usd)
+    return [{"agent": name, "agents": sums.agents, "usd": sums.usd, "held": sums.held} for name, sums in ordered]
 
 
-def add(sums: Sums, phase: str, charged: dict[str, float]) -> Sums:
-    after = {scope: dict(values) for scope, values in sums.items()}
-    for scope in {"", phase}:
-        values = after.setdefault(scope, {"usd": 0.0, "held": 0.0, "tokens": 0, "agents": 0})
-        for kind, amount in charged.items():
-            values[kind] = round(values.get(kind, 0) + amount, 9)
-    return after
+def add(sums: Scoped, phase: str, charged: Sums) -> Scoped:
+    return sums | {scope: sums.get(scope, NOTHING).plus(charged) for scope in {"", phase}}

@@ -25,6 +25,18 @@ class StepResult(Struct, frozen=True):
     def ok(self) -> bool:
         return self.verdict in ("done", "needs_revision")
 
+    @property
+    def code(self) -> str:
+        return str((self.error or {}).get("code", ""))
+
+    @property
+    def message(self) -> str:
+        return str((self.error or {}).get("message", "")) or STATUS[self.exit_code]
+
+    @property
+    def why(self) -> str:
+        return str((self.error or {}).get("message", "")) or self.note
+
     def document(self) -> Json:
         status = "blocked" if self.verdict == "blocked" else STATUS[self.exit_code]
         entry: Json = {"name": self.key, "status": status, "exit_code": int(self.exit_code), "verdict": self.verdict}

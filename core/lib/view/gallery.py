@@ -7,11 +7,12 @@ import shutil
 import time
 from pathlib import Path
 
-from lib.contract import Json, usage
+from lib.contract import ExitCode, Json, usage
 from lib.disk import lenient, locks
 from lib.plan import orchestrator_file, plan_file
 from lib.plan.plan import Plan
 from lib.session import catalogue, events
+from lib.session.documents import Manifest
 from lib.session.owner import LOCK_NAME
 from lib.view import reader, terminal
 from lib.view.tree import Node
@@ -33,10 +34,10 @@ def entry(path: Path) -> Json:
         "status": seen.root.status,
         "running": seen.alive,
         "grade": seen.root.grade,
-        "usd": seen.spent.get("usd", 0.0),
-        "usd_held": seen.held,
+        "usd": seen.spent.usd,
+        "usd_held": seen.spent.held,
         "replayed": seen.replayed,
-        "agents": int(seen.spent.get("agents", 0)),
+        "agents": seen.spent.agents,
         "age_seconds": int(time.time() - begun),
     }
 
@@ -87,9 +88,10 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
 
 
 def _waits(session: Path) -> bool:
-    manifests = [session / "manifest.json", *session.glob("*/manifest.json")]
-    damaged = (session / "manifest.json").exists() and not lenient.read(session / "manifest.json")
-    return damaged or any(lenient.read(path).get("exit_code") == 3 for path in manifests)
+    own = session / "manifest.json"
+    found = [lenient.read(path, Manifest) for path in (own, *session.glob("*/manifest.json"))]
+    damaged = own.exists() and not found[0].status
+    return damaged or any(manifest.exit_code == ExitCode.HUMAN_INPUT for manifest in found)
 
 
 def remove(paths: list[Path]) -> None:

@@ -10,14 +10,26 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
-from lib.contract import STATUS, Json
-from lib.disk import files, records
+from msgspec import Struct
+
+from lib.contract import STATUS
+from lib.disk import files, lenient, records
 from lib.disk.clock import when
-from lib.disk.lenient import figure, obj, objs, read
+from lib.plan.task import Task
 from lib.session import budget, catalogue, ledger
 from lib.session.attempts import OUTCOME, Attempt, every_attempt
+from lib.session.documents import (
+    CampaignManifest,
+    Effective,
+    Entry,
+    Event,
+    Manifest,
+    PhaseReport,
+    PlannedCampaign,
+    PlannedPhase,
+    Problem,
+)
 from lib.session.outcome import Outcome
 from lib.session.step import Step
 from lib.view.tree import CUT_SHORT, GOOD, PARKED, PENDING, RUNNING, Node, Row, Scene
@@ -32,6 +44,13 @@ WORD = {
 }
 
 
+PARKINGS = ("parked", "unparked")
+
+
+class _Meta(Struct, frozen=True):
+    agent: str = ""
+
+
 class Reader:
     """Looks at a session again and again, and reads only what is new."""
 
@@ -39,7 +58,7 @@ class Reader:
         self.session = session
         self._ended: dict[str, Row] = {}
         self._offset = 0
-        self._events: dict[str, list[Json]] = {}  # by step: what its agent did last, and when it was parked
+        self._events: dict[str, list[Event]] = {}  # by step: what its agent did last, and when it was parked
         self._begun: dict[str, float] = {}  # by step: when its executor started last
         self._wanted: dict[str, int] = {}  # by stage: how many items it fans out over
 
@@ -47,33 +66,32 @@ class Reader:
         """`ended`: the process that works in it is this one, and has just come to its end."""
         folder = self.session
         self._hear()
-        effective = read(folder / "effective-config.json")
-        plan = obj(effective.get("plan"))
-        manifest = read(folder / "manifest.json")
+        effective = lenient.read(folder / "effective-config.json", Effective)
+        plan = effective.plan
+        manifest = lenient.read(folder / "manifest.json", CampaignManifest)
         going = not ended and catalogue.alive(folder)
         book = ledger.Ledger(folder, strict=False)
-        sums = book.figures()
-        open_ones = book.open()
+        reserved = book.open()
         rows = [self._row(attempt, going) for attempt in every_attempt(folder)]
         for one in rows:
-            one.agent = one.agent or str(open_ones.get(one.folder, {}).get("agent", ""))
-        root = Node("session", str(manifest.get("campaign") or plan.get("name") or folder.name))
+            if not one.agent and one.folder in reserved:
+                one.agent = reserved[one.folder].agent
+        root = Node("session", manifest.campaign or plan.name or folder.name)
         root.nodes = self._phases(plan, rows, going) + self._loose(rows, going)
         root.status = _root_status(root, manifest, going)
-        root.grade = str(manifest.get("grade") or "") if not going else ""
+        root.grade = manifest.grade if not going else ""
         return Scene(
             folder,
             root,
             going,
             _state(folder),
-            str(plan.get("goal") or manifest.get("goal") or ""),
-            str(plan.get("description") or ""),
+            plan.goal or manifest.goal,
+            plan.description,
             manifest,
-            {"usd": sums.usd, "tokens": sums.tokens, "agents": sums.agents},
-            sums.held,
-            {kind: figure(limit) for kind, limit in obj(book.limits.get(budget.WHOLE)).items()},
-            str(obj(effective.get("settings")).get("driver") or ""),
-            when(manifest.get("started_at")) or root.started or _first(folder),
+            book.figures(),
+            book.limits.get(budget.WHOLE, {}).get("usd", 0.0),
+            effective.settings.driver,
+            when(manifest.started_at) or root.started or _first(folder),
             datetime.now().timestamp(),
         )
 
@@ -90,22 +108,21 @@ class Reader:
         self._offset += len(whole) + 1 if whole else 0
         for line in whole.splitlines():
             try:
-                event = json.loads(line)
+                self._note(lenient.of(json.loads(line), Event))
             except (ValueError, RecursionError):
                 continue  # torn by a crash, or none of ours
-            if isinstance(event, dict):
-                self._note(cast(Json, event))
 
-    def _note(self, event: Json) -> None:
-        step, status = str(event.get("stage", "")), event.get("status")
-        if event.get("layer") == "exec" and status == "started":
-            self._begun[step] = when(event.get("timestamp")) or 0.0
-            self._events[step] = [e for e in self._events.get(step, []) if e.get("status") in ("parked", "unparked")]
-        elif event.get("layer") == "orch" and status == "fan-out":
-            self._wanted[step] = int(figure(obj(event.get("detail")).get("items")))
-        elif event.get("layer") == "spawn" and status in ("tool-use", "parked", "unparked", "waiting", "denied", "api-retry"):
-            heard = self._events.setdefault(step, [])
-            if status in ("parked", "unparked") or not heard or heard[-1].get("status") in ("parked", "unparked"):
+    def _note(self, event: Event) -> None:
+        step, status = event.stage, event.status
+        heard = self._events.setdefault(step, [])
+        if event.layer == "exec" and status == "started":
+            self._begun[step] = when(event.timestamp) or 0.0
+            self._events[step] = [e for e in heard if e.status in PARKINGS]
+        elif event.layer == "orch" and status == "fan-out":
+            items = event.about("items")
+            self._wanted[step] = int(items) if items.isdigit() else 0
+        elif event.layer == "spawn" and status in (*PARKINGS, "tool-use", "waiting", "denied", "api-retry"):
+            if status in PARKINGS or not heard or heard[-1].status in PARKINGS:
                 heard.append(event)
             else:
                 heard[-1] = event  # of what it does, only the last is of interest
@@ -122,45 +139,44 @@ class Reader:
         if known:
             known.parked = self._parked(step)
             return known
-        task = read(path.parent / f"task-{number}.json")
+        task = records.look(path.parent / f"task-{number}.json", Task)
         beat = _made(path / BEGUN)  # an attempt of an earlier run that was cut short has no sign of life any more
         going = going and (beat is None or time.time() - beat < 5 * LATE_SECONDS)
         began = self._begun.get(step.slug) if going else None
-        this = Row(step, place, number, RUNNING if going else CUT_SHORT, str(task.get("kind", "")))
-        this.agent = str(read(path / "meta.json").get("agent", ""))
+        this = Row(step, place, number, RUNNING if going else CUT_SHORT, task.kind if task else "")
+        this.agent = lenient.read(path / "meta.json", _Meta).agent
         this.started = began or _made(path)
         this.ended = None if going else beat or _touched(path)
         this.parked = self._parked(step)
         heard = self._events.get(step.slug, [])
         if going and heard:
             this.doing = _doing(heard[-1])
-            this.status = PARKED if heard[-1].get("status") == "parked" else this.status
+            this.status = PARKED if heard[-1].status == "parked" else this.status
         return this
 
     def _parked(self, step: Step) -> list[tuple[float, float | None]]:
         found: list[tuple[float, float | None]] = []
         for event in self._events.get(step.slug, []):
-            at = when(event.get("timestamp")) or 0.0
-            if event.get("status") == "parked":
+            at = when(event.timestamp) or 0.0
+            if event.status == "parked":
                 found.append((at, None))
-            elif event.get("status") == "unparked" and found:
+            elif event.status == "unparked" and found:
                 found[-1] = (found[-1][0], at)
         return found
 
-    def _phases(self, plan: Json, rows: list[Row], going: bool) -> list[Node]:
-        folders = {str(p.get("folder")): p for p in objs(plan.get("phases"))}
+    def _phases(self, plan: PlannedCampaign, rows: list[Row], going: bool) -> list[Node]:
+        planned = {phase.folder: phase for phase in plan.phases}
         by_phase = _grouped(rows, lambda row: row.step.phase)
         found: list[Node] = []
-        for folder in (*folders, *sorted(set(by_phase) - set(folders) - {""})):
-            spec = folders.get(folder, {})
-            report = read(self.session / "phases" / folder / "report.json")
-            node = Node("phase", str(spec.get("name") or folder), after=tuple(map(str, spec.get("depends_on") or ())))
-            names = [str(r.get("name")) for r in objs(spec.get("runs"))]
-            names += ["sentinel"] if spec.get("checks") else []
+        for folder in (*planned, *sorted(set(by_phase) - set(planned) - {""})):
+            phase = planned.get(folder, PlannedPhase(name=folder))
+            report = lenient.read(self.session / "phases" / folder / "report.json", PhaseReport)
+            node = Node("phase", phase.name or folder, after=phase.depends_on)
+            names = [*(run.name for run in phase.runs), *(["sentinel"] if phase.checks else [])]
             node.nodes = self._runs(f"phases/{folder}", names, by_phase.get(folder, []), going)
-            node.grade = str(report.get("sentinel_grade") or "")
-            node.note = _message(report)
-            node.status = _sum(node, _word(report.get("status")) if report else "", going)
+            node.grade = report.sentinel_grade
+            node.note = _message(report.error)
+            node.status = _sum(node, _word(report.status), going)
             found.append(node)
         return found
 
@@ -169,7 +185,7 @@ class Reader:
         names = [*planned, *sorted(set(by_run) - set(planned))]
         found: list[Node] = []
         for name in names:
-            manifest = read(self.session / place / name / "manifest.json")
+            manifest = lenient.read(self.session / place / name / "manifest.json", Manifest)
             node = Node("run", name)
             node.nodes = _stages(manifest, by_run.get(name, []))
             slug = ".".join(p for p in (*Path(place).parts[1:], name) if p != ".")
@@ -178,9 +194,9 @@ class Reader:
                 stage.wanted = self._wanted.get(f"{slug}.{stage.name}", 0)
                 if going and 0 < len(stage.nodes) < stage.wanted:
                     stage.status = RUNNING  # the rest waits for its turn
-            node.note = _message(manifest)
+            node.note = _message(manifest.error)
             node.after = tuple(n for n in names if n != name) if name == "sentinel" else ()
-            node.status = _sum(node, _word(manifest.get("status")), going)
+            node.status = _sum(node, _word(manifest.status), going)
             found.append(node)
         return found
 
@@ -188,7 +204,7 @@ class Reader:
         """What is in no phase: an orchestrator or an executor run alone, or what a campaign asked for itself."""
         own = [row for row in rows if not row.step.phase]
         runs = self._runs(".", [], [row for row in own if row.step.orchestrator], going)
-        return runs + _stages({}, [row for row in own if not row.step.orchestrator])
+        return runs + _stages(Manifest(), [row for row in own if not row.step.orchestrator])
 
 
 def _grouped(rows: list[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
@@ -198,38 +214,39 @@ def _grouped(rows: list[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]
     return found
 
 
-def _stages(manifest: Json, rows: list[Row]) -> list[Node]:
-    entries = {str(e.get("name")): e for e in objs(manifest.get("stages"))}
+def _stages(manifest: Manifest, rows: list[Row]) -> list[Node]:
+    entries = {entry.name: entry for entry in manifest.stages}
     by_folder = _grouped(rows, lambda row: row.step.stage)
     by_stage: dict[str, list[Row]] = {}
     for folder in sorted(by_folder):
         by_stage.setdefault(folder.partition("-")[2] or folder, []).extend(by_folder[folder])
-    return [_stage(name, entries.get(name, {}), by_stage.get(name, [])) for name in dict.fromkeys((*entries, *by_stage))]
+    names = dict.fromkeys((*entries, *by_stage))
+    return [_stage(entries.get(name, Entry(name)), by_stage.get(name, [])) for name in names]
 
 
-def _stage(name: str, entry: Json, rows: list[Row]) -> Node:
-    node = Node("stage", name, note=str(entry.get("error") or entry.get("note") or ""))
+def _stage(entry: Entry, rows: list[Row]) -> Node:
+    node = Node("stage", entry.name, note=entry.error or entry.note)
     by_item = _grouped(rows, lambda row: row.step.item)
     node.rows = by_item.pop("", [])
-    items = {files.safe_name(str(i.get("name"))): i for i in objs(entry.get("items"))}
+    items = {files.safe_name(item.name): item for item in entry.items}
     for key in dict.fromkeys((*by_item, *items)):
-        item = items.get(key, {})
-        child = Node("item", str(item.get("name") or key), note=str(item.get("error") or item.get("note") or ""))
+        item = items.get(key, Entry(key))
+        child = Node("item", item.name, note=item.error or item.note)
         child.rows = by_item.get(key, [])
         child.status = _stage_status(child, item)
         node.nodes.append(child)
-    node.note = node.note or (str(node.rows[-1].error.get("message", "")) if node.rows else "")
+    node.note = node.note or (node.rows[-1].message if node.rows else "")
     node.status = _stage_status(node, entry)
     if node.nodes and node.status == PENDING:
         node.status = _sum(node, "", False)
     return node
 
 
-def _stage_status(node: Node, entry: Json) -> str:
+def _stage_status(node: Node, entry: Entry) -> str:
     last = node.rows[-1] if node.rows else None
     if last and last.status in (RUNNING, PARKED):
         return last.status
-    told = _word(entry.get("status"))
+    told = _word(entry.status)
     if node.nodes and any(c.status in (RUNNING, PARKED) for c in node.nodes):
         return RUNNING
     return told if told not in ("", PENDING) else (last.status if last else PENDING)
@@ -250,11 +267,11 @@ def _sum(node: Node, told: str, going: bool) -> str:
     return bad or (PENDING if PENDING in below or not below else "success")
 
 
-def _root_status(root: Node, manifest: Json, going: bool) -> str:
+def _root_status(root: Node, manifest: CampaignManifest, going: bool) -> str:
     if going:
         return PARKED if any(n.status == PARKED for n in root.nodes) and not _any(root, RUNNING) else RUNNING
-    if manifest.get("status"):
-        return _word(manifest["status"])
+    if manifest.status:
+        return _word(manifest.status)
     return _sum(root, "", False) if root.nodes else PENDING
 
 
@@ -262,9 +279,8 @@ def _any(node: Node, status: str) -> bool:
     return any(t.status == status for t in node.every_row())
 
 
-def _word(status: object) -> str:
-    text = str(status or "")
-    return WORD.get(text, text)
+def _word(status: str) -> str:
+    return WORD.get(status, status)
 
 
 def _ended(step: Step, place: str, number: int, known: Outcome) -> Row:
@@ -290,16 +306,14 @@ def _ended(step: Step, place: str, number: int, known: Outcome) -> Row:
     )
 
 
-def _doing(event: Json) -> str:
-    fields = obj(event.get("detail"))
-    if event.get("status") == "parked":
-        return f"parked until {fields.get('until', '?')}"
-    what = fields.get("tool") or fields.get("for") or event.get("status") or ""
-    return f"{what} {fields.get('what', '')}".strip()
+def _doing(event: Event) -> str:
+    if event.status == "parked":
+        return f"parked until {event.about('until') or '?'}"
+    return f"{event.about('tool', 'for') or event.status} {event.about('what')}".strip()
 
 
-def _message(document: Json) -> str:
-    return str(obj(document.get("error")).get("message") or "")
+def _message(problem: Problem | None) -> str:
+    return problem.message if problem else ""
 
 
 def _state(session: Path) -> str:

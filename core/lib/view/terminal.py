@@ -91,7 +91,7 @@ def header(seen: Scene) -> Text:
         words.append(f" ({seen.state.lower()})", style="dim")
     words.append(f"  {clock(took(seen))}", style="dim")
     words.append(f"  {money(seen)}")
-    count = int(seen.spent.get("agents", 0))
+    count = seen.spent.agents
     words.append(f"  {count} agent{'' if count == 1 else 's'}", style="dim")
     return words
 
@@ -103,9 +103,9 @@ def took(seen: Scene) -> float:
 
 def money(seen: Scene) -> str:
     """What has been spent, and what of the budget is promised to agents that have not ended."""
-    limit = seen.budget.get("usd")
-    words = f"{seen.spent.get('usd', 0):.4f}" + (f" of {limit:g}" if limit else "") + " USD"
-    words += f", {seen.held:.4f} held" if seen.held else ""
+    spent, limit = seen.spent, seen.limit_usd
+    words = f"{spent.usd:.4f}" + (f" of {limit:g}" if limit else "") + " USD"
+    words += f", {spent.held:.4f} held" if spent.held else ""
     return f"replayed: {words}" if seen.replayed else words
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from lib.contract import Json
+from lib.session.documents import CampaignManifest
+from lib.session.ledger import NOTHING_SPENT as NOTHING
+from lib.session.ledger import Figures
 from lib.session.step import Step
 
 RUNNING, PARKED, PENDING, CUT_SHORT = "running", "parked", "pending", "cut short"
@@ -36,6 +40,10 @@ class Row(Struct):
     denials: list[Json] = []
     doing: str = ""  # while it runs: its last tool call
     parked: list[tuple[float, float | None]] = []
+
+    @property
+    def message(self) -> str:
+        return str(self.error.get("message") or "")
 
 
 class Node(Struct):
@@ -98,20 +106,16 @@ class Scene(Struct):
     state: str = ""
     goal: str = ""
     description: str = ""
-    manifest: Json = {}
-    spent: dict[str, float] = {}  # the ledger's: usd, tokens, agents
-    held: float = 0.0  # USD besides: reserved, or unknown
-    budget: dict[str, float] = {}
+    manifest: CampaignManifest = CampaignManifest()
+    spent: Figures = NOTHING  # the ledger's
+    limit_usd: float = 0.0  # of the whole; 0: there is none
     driver: str = ""
     started: float | None = None
     now: float = 0.0
 
     def counts(self) -> dict[str, int]:
         """How many steps stand how."""
-        found: dict[str, int] = {}
-        for node in leaves(self.root):
-            found[node.status] = found.get(node.status, 0) + 1
-        return found
+        return Counter(node.status for node in leaves(self.root))
 
     @property
     def replayed(self) -> bool:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lib.agent.drivers.paths import Names
 from lib.contract import ExitCode, Json
+from lib.session.ledger_lines import Line
 
 WRITE_TOOLS = ("Write", "Edit", "NotebookEdit")
 
@@ -77,14 +78,14 @@ class Answer(Struct):
         counted = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         return sum(int(model.get(key) or 0) for model in self.usage.values() for key in counted)
 
-    def without(self, before: Json) -> Answer:
+    def without(self, before: Line | None) -> Answer:
         """Of a session that was continued, what this part of it came to: the CLI reports the sum of all."""
-        earlier = before.get("session_usd")
-        if not isinstance(earlier, int | float) or self.cost_usd is None:
+        if before is None or before.session_usd is None or self.cost_usd is None:
             return self
+        earlier = before.session_usd
         usage: Json = {}
         for model, counts in self.usage.items():
-            then: Json = before.get("session_usage", {}).get(model, {})
+            then = before.session_usage.get(model, {})
             usage[model] = {k: v - then.get(k, 0) if _counts(k, v) else v for k, v in counts.items()}
         return replace(self, cost_usd=max(round(self.cost_usd - earlier, 9), 0.0), usage=usage)
 

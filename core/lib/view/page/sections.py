@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from lib.contract import Json
 from lib.disk import lenient
-from lib.session.outcome import TOKENS
+from lib.session.documents import CheckResult, Decision, Fixes, Results
 from lib.view import terminal
 from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
 from lib.view.page.steps import TEXT_LIMIT, leaves
@@ -19,13 +21,13 @@ PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
 def header(seen: Scene) -> list[str]:
     root = seen.root
     attempts = list(root.every_row())
-    limit = seen.budget.get("usd")
+    limit = seen.limit_usd
     paid = (f"of {limit:g} USD" if limit else "spent") + (", replayed" if seen.replayed else "")
     facts = [
         (terminal.clock(terminal.took(seen)), "so far" if seen.alive else "took"),
-        (f"{seen.spent.get('usd', 0):.4f} USD", paid + (f", {seen.held:.4f} held" if seen.held else "")),
-        (f"{int(seen.spent.get('tokens', 0)):,}", "tokens"),
-        (str(int(seen.spent.get("agents", 0))), "agent sessions"),
+        (f"{seen.spent.usd:.4f} USD", paid + (f", {seen.spent.held:.4f} held" if seen.spent.held else "")),
+        (f"{seen.spent.tokens:,}", "tokens"),
+        (str(seen.spent.agents), "agent sessions"),
         (str(len(attempts)), "attempts"),
         (str(sum(t.kind in ("retry", "rerun", "heal", "repair") for t in attempts)), "of them again"),
         (str(sum(len(t.denials) for t in attempts)), "denials"),
@@ -53,19 +55,19 @@ def nav() -> list[str]:
 
 def warnings(seen: Scene) -> list[str]:
     """What did not succeed in a run that did."""
-    listed = [str(w) for w in lenient.texts(seen.manifest.get("warnings"))]
-    if not listed or seen.alive:
+    if not seen.manifest.warnings or seen.alive:
         return []
-    return [tag("section", heading("warnings", "Done with warnings"), tag("ul", *(tag("li", e(w)) for w in listed)))]
+    listed = tag("ul", *(tag("li", e(w)) for w in seen.manifest.warnings))
+    return [tag("section", heading("warnings", "Done with warnings"), listed)]
 
 
 def first(seen: Scene) -> list[str]:
     """What to look at first, where something went wrong."""
-    error = lenient.obj(seen.manifest.get("error"))
+    error = seen.manifest.error
     if not error or seen.alive:
         return []
-    parts = [tag("b", e(error.get("code"))), " ", e(error.get("message"))]
-    parts += [tag("p", "→ ", tag("code", e(error["hint"])))] if error.get("hint") else []
+    parts = [tag("b", e(error.code)), " ", e(error.message)]
+    parts += [tag("p", "→ ", tag("code", e(error.hint)))] if error.hint else []
     failed = [t for t in seen.root.every_row() if t.error and t.ended]
     last = max(failed, key=lambda t: t.ended or 0, default=None)
     if last:
@@ -77,24 +79,31 @@ def first(seen: Scene) -> list[str]:
 def goal(seen: Scene) -> list[str]:
     if not seen.goal:
         return []
-    judged = lenient.obj(seen.manifest.get("evaluation"))
+    judged = seen.manifest.evaluation
     parts = [tag("b", "Goal"), tag("p", e(seen.goal))]
     if judged:
         words = {"met": "success", "unmet": "failed"}
-        rows = [
-            [
-                e(r.get("requirement")),
-                badge(words.get(str(r.get("status")), "waiting"), str(r.get("status"))),
-                e(r.get("evidence")),
-            ]
-            for r in lenient.objs(judged.get("requirements"))
-        ]
-        parts.append(tag("p", "Met: ", tag("b", e(judged.get("met"))), ". ", e(judged.get("summary"))))
+        rows = [[e(r.requirement), badge(words.get(r.status, "waiting"), r.status), e(r.evidence)] for r in judged.requirements]
+        parts.append(tag("p", "Met: ", tag("b", e(judged.met)), ". ", e(judged.summary)))
         parts.append(table(("requirement", "status", "evidence"), rows))
-        parts += [tag("p", "Missing: ", e(gap)) for gap in judged.get("gaps") or ()]
+        parts += [tag("p", "Missing: ", e(gap)) for gap in judged.gaps]
     else:
         parts.append(soft("Nobody has judged yet whether it is met."))
     return [tag("section", *parts, cls="card goal", aria_label="Goal")]
+
+
+class _Used(Struct, frozen=True):
+    """What a model was used for, as the CLI counts it."""
+
+    usd: float = field(name="costUSD", default=0.0)
+    read: int = field(name="inputTokens", default=0)
+    written: int = field(name="outputTokens", default=0)
+    cached: int = field(name="cacheReadInputTokens", default=0)
+    kept: int = field(name="cacheCreationInputTokens", default=0)
+
+    @property
+    def tokens(self) -> int:
+        return self.read + self.written + self.cached + self.kept
 
 
 def cost(seen: Scene) -> list[str]:
@@ -106,22 +115,18 @@ def cost(seen: Scene) -> list[str]:
             if one.turns or one.usd:
                 _add(stages, place, one.usd, one.tokens)
             for model, used in one.usage.items():
-                _add(
-                    models,
-                    model,
-                    lenient.figure(used.get("costUSD")),
-                    sum(int(lenient.figure(used.get(k))) for k in TOKENS),
-                )
+                known = lenient.of(used, _Used)
+                _add(models, model, known.usd, known.tokens)
     sums = seen.spent
     total = [
-        tag("span", f"{int(sums.get('tokens', 0)):,}", id="total-tokens"),
-        tag("span", f"{sums.get('usd', 0):.6f}", id="total-usd"),
+        tag("span", f"{sums.tokens:,}", id="total-tokens"),
+        tag("span", f"{sums.usd:.6f}", id="total-usd"),
     ]
     parts = [heading("cost")]
     parts += [soft("Replayed: somebody paid this once; this run did not.")] if seen.replayed else []
     if not stages:
         return [*parts, soft("No agent was asked anything.")]
-    parts.append(_costs("stage", stages, ["in the ledger", str(int(sums.get("agents", 0))), *total]))
+    parts.append(_costs("stage", stages, ["in the ledger", str(sums.agents), *total]))
     return [*parts, _costs("model", models, None)]
 
 
@@ -144,44 +149,47 @@ def verification(session: Path) -> list[str]:
     for folder in [*sorted(session.glob("phases/*/sentinel")), *sorted(session.glob("sentinel"))]:
         where = folder.parent.name if folder.parent != session else "sentinel"
         for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
-            results = lenient.read(cycle / "verification-results.json")
-            rows = [_check(c) for c in lenient.objs(results.get("checks"))]
+            results = lenient.read(cycle / "verification-results.json", Results)
+            rows = [_check(c) for c in results.checks]
             if rows:
-                parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(str(results.get("overall", "")))))
+                parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(results.overall)))
                 parts.append(table(("check", "result", "errors", "evidence"), rows))
-            for fix in lenient.objs(lenient.read(cycle / "fix-list.json").get("fixes")):
-                parts.append(
-                    tag("p", badge("to be revised", "to fix"), " ", tag("code", e(fix.get("file"))), " ", e(fix.get("issue")))
-                )
+            for fix in lenient.read(cycle / "fix-list.json", Fixes).fixes:
+                parts.append(tag("p", badge("to be revised", "to fix"), " ", tag("code", e(fix.file)), " ", e(fix.issue)))
             audit = read(cycle / "audit-report.md")
             parts += [folded(f"Audit, {where}, {cycle.name}", cut(audit, TEXT_LIMIT))] if audit.strip() else []
     return parts if len(parts) > 1 else [*parts, soft("Nothing was verified.")]
 
 
-def _check(record: Json) -> list[str]:
-    evidence = tag("a", "evidence", href=href(str(record["evidence"]))) if record.get("evidence") else ""
-    result = badge("success", "passed") if record.get("passed") else badge("failed")
-    return [e(record.get("name")), result, e(record.get("errors")), f"{e(record.get('note', ''))} {evidence}"]
+def _check(record: CheckResult) -> list[str]:
+    evidence = tag("a", "evidence", href=href(record.evidence)) if record.evidence else ""
+    result = badge("success", "passed") if record.passed else badge("failed")
+    return [e(record.name), result, e(record.errors), f"{e(record.note)} {evidence}"]
+
+
+class _Denial(Struct, frozen=True):
+    tool_name: str = ""
+    tool_input: Json = {}
+    reason: str = ""
 
 
 def decisions(seen: Scene) -> list[str]:
     session = seen.session
     parts = [heading("decisions", "Refinements, approvals, denials")]
     for path in sorted((session / "approvals").glob("*.json")):
-        known = lenient.read(path)
-        if known.get("decision"):
-            said = f"{known['decision']} by {known.get('by')}, {known.get('when')}" + (
-                f": {known['why']}" if known.get("why") else ""
-            )
-            mark = badge("success" if known["decision"] == "approve" else "failed", str(known["decision"]))
-            parts.append(tag("p", mark, " ", e(known.get("question")), " ", tag("span", e(said), cls="soft")))
+        known = lenient.read(path, Decision)
+        if known.decision:
+            said = f"{known.decision} by {known.by}, {known.when}" + (f": {known.why}" if known.why else "")
+            mark = badge("success" if known.decision == "approve" else "failed", known.decision)
+            parts.append(tag("p", mark, " ", e(known.question), " ", tag("span", e(said), cls="soft")))
     for where in ("escalations", "refinements", "resolutions"):
         for path in sorted((session / where).glob("*.md")):
             parts.append(folded(path.relative_to(session).as_posix(), cut(read(path), TEXT_LIMIT)))
     for one in seen.root.every_row():
         for denial in one.denials:
-            what = json.dumps(denial.get("tool_input") or denial.get("reason") or "", ensure_ascii=False)
+            known = lenient.of(denial, _Denial)
+            what = json.dumps(known.tool_input or known.reason, ensure_ascii=False)
             who = tag("a", e(one.agent), href=f"#{anchor(one.folder)}")
-            tried = [tag("b", e(denial.get("tool_name"))), " ", tag("code", e(short(what, 300)))]
+            tried = [tag("b", e(known.tool_name)), " ", tag("code", e(short(what, 300)))]
             parts.append(tag("p", badge("blocked", "denied"), " ", who, " tried ", *tried))
     return parts if len(parts) > 1 else [*parts, soft("There were none.")]

@@ -69,7 +69,7 @@ def _attempt(one: Row) -> str:
     words += [f"{one.usd:.4f} USD" if one.usd else "", f"{one.tokens:,} tokens" if one.tokens else "", one.doing]
     head = [tag("span", e(" · ".join(w for w in words if w)), cls="meta"), badge(one.status)]
     head += [badge("waiting", f"{len(one.denials)} denied")] if one.denials else []
-    why = str(one.error.get("message", "")) or one.note
+    why = one.message or one.note
     head += [tag("span", e(short(why, 300)), cls="why" if one.error else "note")] if why else []
     place = {"id": anchor(one.folder), "data_attempt": one.folder}
     return tag("details", tag("summary", *head), tag("div", cls="body"), cls="attempt", **place)
