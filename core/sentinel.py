@@ -21,7 +21,8 @@ from lib.contract import MINIMUM_STACK, Json, usage
 from lib.plan import checks_file
 from lib.session.step import Step
 from lib.stages import look, runs
-from lib.stages.sentinel import Terms, Verification
+from lib.stages.sentinel import Verification
+from lib.stages.terms import Terms
 
 TOOL = Tool(
     "sentinel",

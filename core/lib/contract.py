@@ -114,6 +114,11 @@ class StrataError(Exception):
         return error | self.detail
 
 
+def part(error: Json | None, name: str) -> str:
+    """What an error says under a name, or nothing."""
+    return str(error[name]) if error and error.get(name) else ""
+
+
 class Interrupted(StrataError):  # noqa: N818 - a role, like KeyboardInterrupt, not a fault
     def __init__(self, message: str = "interrupted") -> None:
         super().__init__("INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED)

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 from lib.agent.drivers import Answer
-from lib.contract import LAYER_NAMES, Interrupted, Json
+from lib.contract import LAYER_NAMES, Interrupted, Json, part
 from lib.process import processes
 from lib.session import signals
 from lib.tool.call import Call
@@ -27,10 +27,9 @@ class Parking:
 
     def seconds(self, answer: Answer) -> float:
         """How long to wait before it is worth asking again; 0 where it is not to be waited for."""
-        error: Json = answer.error or {}
-        if error.get("code") not in PARKED_BY:
+        if part(answer.error, "code") not in PARKED_BY:
             return 0.0
-        resets_at: int | None = error.get("resets_at")
+        resets_at: int | None = (answer.error or {}).get("resets_at")
         wait = min(FIRST_SECONDS * 2**self.times, LONGEST_SECONDS) if resets_at is None else resets_at - time.time()
         wait = max(wait, 1.0)
         return wait if wait <= self.left else 0.0
@@ -41,7 +40,7 @@ class Parking:
         self.left -= seconds
         call, layer = self.call, LAYER_NAMES[self.call.tool.layer]
         until = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        why: Json = {"code": (answer.error or {}).get("code"), "until": until}
+        why: Json = {"code": part(answer.error, "code"), "until": until}
         signals.park(call.session.folder, layer, call.label, call.trace_id, until)
         call.report("parked", why)
         try:

@@ -112,7 +112,7 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
                 context, cut_short = [told], None
                 call.report("continuing", {"agent_session_id": session})
             reply = _ask(this, agent, context, reads, tries, session)
-            if session and (reply.error or {}).get("code") == "UNKNOWN_AGENT_SESSION":
+            if session and reply.code == "UNKNOWN_AGENT_SESSION":
                 this.take_back()
                 reply = _ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
             work = _judge(this, agent, chosen, reply)

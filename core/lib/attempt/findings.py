@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from lib.contract import Json
-from lib.session.documents import Results
+from lib.session.documents import CheckResult, Results
 
 GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
 
@@ -37,3 +39,19 @@ def audit_report(audit: Json, found: Results) -> str:
     lines += ["| requirement | status | evidence |", "|---|---|---|"]
     lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + f"\n\nThe checks themselves: {found.overall}.\n"
+
+
+def no_fewer_tests(record: CheckResult, ran: int, skipped: int) -> CheckResult:
+    """Tests that ran once and do not run any more, or are skipped now, have not passed."""
+    fewer = record.tests is not None and record.tests < ran
+    skips = bool(ran) and (record.skipped or 0) > skipped
+    if not fewer and not skips:
+        return record
+    note = f"{record.tests} tests ran, where there were {ran}" if fewer else f"{record.skipped} tests are skipped now"
+    return replace(record, passed=False, errors=record.errors + 1, note=note)
+
+
+def reasons(found: Results) -> str:
+    failed = [f"{check.name}: {check.count}" for check in found.failed]
+    audited = [f"audit: {found.audit.summary}"] if found.audit and found.audit.grade == "FAIL" else []
+    return "; ".join(failed or audited)

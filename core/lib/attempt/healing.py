@@ -44,8 +44,7 @@ def must_ask_parent(task: Task, work: Outcome) -> bool:
 def worth_continuing(work: Outcome) -> str:
     """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
     sending all of it again costs more than starting over, is not continued."""
-    counted = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    read = sum(int(used.get(key) or 0) for used in work.usage.values() for key in counted)
+    read = work.tokens - sum(int(used["outputTokens"]) for used in work.usage.values() if "outputTokens" in used)
     ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
     return work.agent_session_id if ended_well and read <= CONTINUE_TOKENS else ""
 

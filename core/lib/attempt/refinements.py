@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lib.attempt import verdicts
-from lib.contract import ALWAYS_RAISED, ExitCode, Json
+from lib.contract import ALWAYS_RAISED, ExitCode, Json, part
 from lib.disk import files
 from lib.process.tools import ToolResult
 from lib.session.step import Step
@@ -19,8 +19,8 @@ SUMMARY_LIMIT = 4000  # what a parent reads of a request; the rest stays where i
 
 def request_of(call: Call, reply: ToolResult) -> Path | None:
     """The document a child asked with, if it wrote one."""
-    name = (reply.error or {}).get("refinement")
-    path = call.session.folder / str(name) if name else None
+    name = part(reply.error, "refinement")
+    path = call.session.folder / name if name else None
     return path if path and path.is_file() else None
 
 
@@ -38,7 +38,7 @@ def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
     request = request_of(call, reply)
     path = call.session.folder / "resolutions" / f"{name}.md"
     if not request:
-        return Answer(_write(path, str((reply.error or {}).get("message", ""))))
+        return Answer(_write(path, reply.message))
     summary = request.read_text(encoding="utf-8")[:SUMMARY_LIMIT]
     asked = path.with_suffix(".request.md")
     files.write_atomic(asked, summary)
@@ -47,7 +47,7 @@ def answer(call: Call, reply: ToolResult, step: Step, name: str) -> Answer:
         return Answer(stopped=judged)
     found = judged.output("resolution")
     if judged.exit_code != ExitCode.SUCCESS or not found:
-        call.event(call.label, "not-evaluated", (judged.error or {}).get("message", "the evaluator gave no answer"))
+        call.event(call.label, "not-evaluated", judged.message or "the evaluator gave no answer")
         return Answer(_write(path, summary))
     said = files.read_json(found)
     if not verdicts.resolves(said):
@@ -63,10 +63,10 @@ def with_question(reply: ToolResult, question: str) -> ToolResult:
 
 def ask(call: Call, layer: str, slug: str, error: Json, context: list[str]) -> Json:
     """Writes the request of a layer that has none from below, and returns the error that names it."""
-    if error.get("refinement"):
+    if part(error, "refinement"):
         return error
     path = call.session.folder / "refinements" / f"{layer}-{slug}.md"
-    files.write_atomic(path, document(str(error.get("message", "")), context, str(error.get("message", "")), []))
+    files.write_atomic(path, document(part(error, "message"), context, part(error, "message"), []))
     return error | {"refinement": call.session.relative(path)}
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from lib.attempt.findings import worst
 from lib.contract import Json
+from lib.disk import lenient
 
 WORDS = ("failed", "needs_revision", "done")  # the worst first
 _GRADE_OF = {"met": "PASS", "unproven": "WARN", "unmet": "FAIL"}
@@ -26,42 +27,64 @@ class Verdict(Struct, frozen=True):
     note: str = ""
 
 
+class _Entry(Struct, frozen=True):
+    """A requirement, a finding or a check in an agent's data."""
+
+    status: Any = ""
+    requirement: str = "a requirement"
+    severity: Any = ""
+    resolved: Any = False
+    issue: str = ""
+    title: str = ""
+    name: str = "?"
+    passed: Any = True
+    blocking: Any = True
+
+
+class _Statements(Struct, frozen=True):
+    """All that an agent's data says about whether the work is done."""
+
+    verdict: str | None = None
+    reason: str = ""
+    grade: Any = "PASS"
+    met: Any = "yes"
+    passed: Any = True
+    requirements: tuple[_Entry, ...] = ()
+    findings: tuple[_Entry, ...] = ()
+    checks: tuple[_Entry, ...] = ()
+    gaps: tuple[Any, ...] = ()
+
+
 def of(data: object) -> Verdict:
     """Of any structured answer. Data that says nothing about itself is simply done: an audit that finds fault is a good audit."""
     fields = cast(Json, data) if isinstance(data, dict) else {}
     if "verdict" not in fields:
         return Verdict("done")
-    said = fields["verdict"]
-    reason = str(fields.get("reason", ""))
-    if said not in WORDS:
-        return Verdict("failed", f"its verdict is {said!r}, which is none of done, needs_revision, failed")
+    said = lenient.of(fields, _Statements)
+    if said.verdict not in WORDS:
+        word = fields["verdict"]
+        return Verdict("failed", f"its verdict is {word!r}, which is none of done, needs_revision, failed")
     against = contradictions(fields)
-    if said == "done" and against:
+    if said.verdict == "done" and against:
         return Verdict("needs_revision", f"it says done, and also: {'; '.join(against[:3])}")
-    return Verdict(str(said), reason)
+    return Verdict(said.verdict, said.reason)
 
 
 def contradictions(fields: Json) -> list[str]:
     """The statements in an answer that speak against its being done."""
+    said = lenient.of(fields, _Statements)
     found: list[str] = []
-    if str(fields.get("grade", "PASS")) in ("FAIL", "UNVERIFIABLE"):
-        found.append(f"grade {fields['grade']}")
-    if str(fields.get("met", "yes")) not in ("yes", "True", "true"):
-        found.append(f"met: {fields['met']}")
-    if fields.get("passed") is False:
+    if str(said.grade) in ("FAIL", "UNVERIFIABLE"):
+        found.append(f"grade {said.grade}")
+    if str(said.met) not in ("yes", "True", "true"):
+        found.append(f"met: {said.met}")
+    if said.passed is False:
         found.append("passed: false")
-    for entry in _entries(fields.get("requirements")):
-        if str(entry.get("status", "")).lower() in _OPEN:
-            found.append(f"{entry.get('requirement', 'a requirement')} is {entry['status']}")
-    for entry in _entries(fields.get("findings")):
-        if str(entry.get("severity", "")).lower() in _BLOCKING and not entry.get("resolved"):
-            found.append(str(entry.get("issue") or entry.get("title") or "a blocking finding"))
-    for entry in _entries(fields.get("checks")):
-        if entry.get("passed") is False and entry.get("blocking", True):
-            found.append(f"the check {entry.get('name', '?')} did not pass")
-    gaps = fields.get("gaps")
-    found += [str(gap) for gap in cast(list[Any], gaps)] if isinstance(gaps, list) else []
-    return found
+    found += [f"{r.requirement} is {r.status}" for r in said.requirements if str(r.status).lower() in _OPEN]
+    blocking = [f for f in said.findings if str(f.severity).lower() in _BLOCKING and not f.resolved]
+    found += [f.issue or f.title or "a blocking finding" for f in blocking]
+    found += [f"the check {c.name} did not pass" for c in said.checks if c.passed is False and c.blocking]
+    return [*found, *map(str, said.gaps)]
 
 
 def grade(audit: Json) -> str:
@@ -83,7 +106,3 @@ def resolves(resolution: Json) -> bool:
 def plans(roadmap: Json) -> bool:
     """Of a planner: there is a plan where it says so and gives one."""
     return roadmap["decision"] == "plan" and bool(roadmap["plan"])
-
-
-def _entries(value: object) -> list[Json]:
-    return [cast(Json, v) for v in cast(list[Any], value) if isinstance(v, dict)] if isinstance(value, list) else []

@@ -10,7 +10,7 @@ from lib.disk import files
 from lib.plan.plan import Phase, Plan, Run
 from lib.process.tools import ToolResult
 from lib.session.step import Step
-from lib.stages import agent_mode, sentinel
+from lib.stages import agent_mode, sentinel, terms
 from lib.tool.call import Call
 
 
@@ -32,19 +32,18 @@ def coordinate(call: Call, plan: Plan, phase: Phase) -> dict[str, ToolResult]:
 def _from_files(call: Call, plan: Plan, phase: Phase, run: Run, reply: ToolResult) -> ToolResult:
     """How a run stands, whatever the agent says of it."""
     path = _folder(call, phase) / run.name / "manifest.json"
-    known = files.read_json(path) if path.exists() else {}
+    known = files.read_json(path) if path.exists() else {"exit_code": None}
     left = outlook.unfinished(call, plan, phase, run)
-    if known.get("exit_code") in DONE and not left:
-        return ToolResult(ExitCode(known["exit_code"]), _absolute(known, call.session.folder))
-    if known.get("exit_code") and known["exit_code"] not in DONE:
-        return ToolResult(ExitCode(known["exit_code"]), _absolute(known, call.session.folder))
+    code = known["exit_code"]
+    if code is not None and (code not in DONE or not left):
+        return ToolResult(ExitCode(code), _absolute(known, call.session.folder))
     return agent_mode.not_done(reply, "RUN_NOT_DONE", f"the run {run.name}", left)
 
 
 def verified(call: Call, plan: Plan, phase: Phase) -> tuple[ExitCode, str, Json]:
     """What the sentinel left: the agent had to call it, and nothing but its own evidence counts."""
-    terms = sentinel.Terms.of_phase(plan, phase, call.cwd)
-    look = sentinel.Verification(call, terms, Step(phase.folder, "sentinel"))
+    chosen = terms.Terms.of_phase(plan, phase, call.cwd)
+    look = sentinel.Verification(call, chosen, Step(phase.folder, "sentinel"))
     why, state = look.stale(), look.cycles.state()
     if not why:
         return ExitCode.SUCCESS, state.grade, {}
@@ -62,12 +61,10 @@ def _folder(call: Call, phase: Phase) -> Path:
 
 def _absolute(manifest: Json, session: Path) -> Json:
     """A manifest as a tool prints it: on disk its paths are relative to the session."""
-    stages: list[Json] = []
-    for stage in manifest.get("stages", []):
-        items = [_placed(item, session) for item in stage.get("items", [])]
-        stages.append(_placed(stage, session) | ({"items": items} if items else {}))
-    return manifest | {"stages": stages}
+    stages = [_placed(stage, session) for stage in manifest["stages"]]
+    placed = [s | ({"items": [_placed(i, session) for i in s["items"]]} if "items" in s else {}) for s in stages]
+    return manifest | {"stages": placed}
 
 
 def _placed(entry: Json, session: Path) -> Json:
-    return entry | ({"artifact": str(session / entry["artifact"])} if entry.get("artifact") else {})
+    return entry | ({"artifact": str(session / entry["artifact"])} if entry["artifact"] else {})

@@ -14,13 +14,27 @@ from lib.attempt import refinements
 from lib.attempt.findings import worst
 from lib.campaign import approvals, beginning, checkpoints, goals, outlook, people
 from lib.campaign.ending import Ending
-from lib.contract import CORE, DONE, NEVER_ABSORBED, STATUS, UNFINISHED, ExitCode, Interrupted, Json, StrataError, command, usage
-from lib.disk import files
+from lib.contract import (
+    CORE,
+    DONE,
+    NEVER_ABSORBED,
+    STATUS,
+    UNFINISHED,
+    ExitCode,
+    Interrupted,
+    Json,
+    StrataError,
+    command,
+    part,
+    usage,
+)
+from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process import fanout
 from lib.process.tools import ToolResult
 from lib.session import budget, ledger, wall_clock, watchers
+from lib.session.documents import CampaignManifest
 from lib.session.signature import signature
 from lib.session.step import Step
 from lib.stages import agent_mode
@@ -58,8 +72,8 @@ class Campaign(Struct):
 
     def go(self) -> Json:
         """Phases by dependency. At a terminal a person may answer what could not be resolved, and it goes on at once."""
-        earlier = files.read_json(p) if (p := self.call.session.folder / "manifest.json").exists() else {}
-        self.started_at = earlier.get("started_at") or now()
+        earlier = self.call.session.folder / "manifest.json"
+        self.started_at = (records.read(earlier, CampaignManifest).started_at if earlier.exists() else "") or now()
         self.state("INIT")
         if not checkpoints.newest(self.call.session.folder):
             self.checkpoint()
@@ -83,7 +97,7 @@ class Campaign(Struct):
                 return self.finish(ExitCode.INTERRUPTED, stop.document() | {"hint": f"resume with: {self.resume_command()}"})
             if code is None:
                 continue  # another round, for what was missing
-            unresolved = (error or {}).get("escalation")
+            unresolved = part(error, "escalation")
             resolution = people.resolve(Path(unresolved), self.call.session.folder) if unresolved else None
             if not resolution:
                 return self.finish(code, error)
@@ -140,7 +154,7 @@ class Campaign(Struct):
             lambda name: self.phase(self.plan.phase(name)),
             succeeded=lambda r: r.exit_code in DONE,
             blocked=self.blocked,
-            go_on=lambda r: r.exit_code not in NEVER_ABSORBED or "waiting" in r.document,
+            go_on=lambda r: r.exit_code not in NEVER_ABSORBED or bool(r.waiting),
         )
 
     def by_agent(self) -> None:
@@ -187,7 +201,7 @@ class Campaign(Struct):
         self.phase(phase)
 
     def blocked(self, name: str, cause: str) -> ToolResult:
-        waits = "waiting" in self.results[cause].document
+        waits = self.results[cause].waiting
         error = {"code": "BLOCKED", "message": f"the phase {cause} {'waits for a person' if waits else 'did not succeed'}"}
         self.results[name] = ToolResult(ExitCode.FAILURE, {"status": "blocked", "exit_code": 1, "error": error})
         return self.results[name]
@@ -200,11 +214,11 @@ class Campaign(Struct):
         reply = self.coordinate(phase)
         if reply.exit_code in DONE:
             return self.settle(phase, self.ask(phase, "after") or reply)
-        stopped = reply.exit_code in UNFINISHED or (reply.error or {}).get("code") == "BUDGET_EXCEEDED"
+        stopped = reply.exit_code in UNFINISHED or reply.code == "BUDGET_EXCEEDED"
         if phase.rollback and not stopped:
             back = self.call.call("coordinator.py", ["--phase", phase.name, "--roll-back", str(self.effective)])
             if back.exit_code != ExitCode.SUCCESS:  # a promise that was not kept is said where the failure is
-                error = {**(reply.error or {}), "rollback_failed": (back.error or {}).get("message", "")}
+                error = {**(reply.error or {}), "rollback_failed": back.message}
                 reply = ToolResult(reply.exit_code, reply.document | {"error": error})
         return self.settle(phase, reply)
 
@@ -315,10 +329,9 @@ class Campaign(Struct):
 
     def grade_of(self, phase: Phase) -> str:
         reply = self.results.get(phase.name)
-        if reply and "waiting" in reply.document:  # it waits for a person; how it was verified is another thing
-            path = self.call.session.folder / "phases" / phase.folder / "report.json"
-            return str(files.read_json(path).get("sentinel_grade") or "") if path.exists() else ""
-        return str(reply.document.get("sentinel_grade") or "") if reply else ""
+        if reply and reply.waiting:  # it waits for a person; how it was verified is another thing
+            return part(self.report_of(phase), "sentinel_grade")
+        return reply.said.sentinel_grade if reply else ""
 
     # The end
 
@@ -343,7 +356,7 @@ class Campaign(Struct):
         if self.plan.goal:
             manifest |= {"goal": self.plan.goal, "round": self.plan.round, "rounds": self.plan.rounds}
             manifest["evaluation"] = self.evaluation or goals.last_evaluation(folder)
-        warnings = [f"{name}/{w}" for name, reply in self.results.items() for w in reply.document.get("warnings", [])]
+        warnings = [f"{name}/{w}" for name, reply in self.results.items() for w in reply.warnings]
         if warnings:
             manifest["warnings"] = warnings
         if error:
@@ -364,7 +377,7 @@ class Campaign(Struct):
 
     def next_command(self, code: ExitCode, error: Json | None) -> str:
         """What a person would do now."""
-        if code not in DONE and (error or {}).get("code") == "BUDGET_EXCEEDED":
+        if code not in DONE and part(error, "code") == "BUDGET_EXCEEDED":
             return str((error or {})["hint"])
         if code not in DONE:
             return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
@@ -376,14 +389,14 @@ class Campaign(Struct):
         return f"{command('campaign')} --resume {shlex.quote(str(self.call.session.folder))}"
 
     def waiting(self) -> list[Json]:
-        return [r.document["waiting"] for r in self.replies() if "waiting" in r.document]
+        return [r.waiting for r in self.replies() if r.waiting]
 
     def replies(self) -> list[ToolResult]:
         return [*self.results.values(), *([self.held] if self.held else [])]
 
     def undecided(self) -> list[Json]:
         """What --approve and --reject speak about next time: what waits, and what was said no to."""
-        found = [r.document.get("waiting") or r.document.get("rejected") for r in self.replies()]
+        found = [r.waiting or r.said.rejected for r in self.replies()]
         return [asked for asked in found if asked and "digest" in asked]
 
     def _phase_entry(self, phase: Phase) -> Json:
@@ -392,10 +405,10 @@ class Campaign(Struct):
         status = "unfinished" if begun else "not-run"
         entry: Json = {"name": phase.name, "status": status, "exit_code": None, "report": None, "sentinel_grade": None}
         if reply:
-            entry |= {"status": reply.document.get("status"), "exit_code": int(reply.exit_code)}
+            entry |= {"status": reply.status, "exit_code": int(reply.exit_code)}
             entry |= {"report": f"phases/{phase.folder}/report.json", "sentinel_grade": self.grade_of(phase) or None}
             if reply.error:
-                entry["error"] = reply.error.get("message", "")
+                entry["error"] = reply.message
         return entry
 
     def ending(self) -> Ending:

@@ -6,10 +6,13 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from lib import names
 from lib.contract import Json, StrataError
-from lib.disk import files
+from lib.disk import files, records
 from lib.disk.clock import now
 from lib.tool.call import Call
 
@@ -49,20 +52,27 @@ def newest(home: Path) -> Path | None:
     return max((home / "checkpoints").glob("cp-*.json"), default=None, key=lambda path: path.name)
 
 
-def read(home: Path) -> Json | None:
-    """The newest checkpoint. One that cannot be trusted stops the run: it is never silently replaced."""
+class _Reached(Struct, frozen=True):
+    """Of a checkpoint, what a resume goes by."""
+
+    checkpoint_version: int
+    depth_used: Annotated[int, Meta(ge=0)]
+
+
+def depth_used(home: Path) -> int:
+    """Of the newest checkpoint. One that cannot be trusted stops the run: it is never silently replaced."""
     path = newest(home)
     if not path:
-        return None
-    document = files.read_json(path)
-    if document.get("checkpoint_version") != VERSION:
-        found = document.get("checkpoint_version")
+        return 0
+    try:
+        reached = records.of(files.read_json(path), _Reached)
+    except ValueError as error:
+        raise StrataError("CORRUPT_STATE", f"{path}: {error}", "move it aside to go on from the outcomes") from None
+    if reached.checkpoint_version != VERSION:
         hint = "it was written by another version of Strata; move it aside to go on from the outcomes"
-        raise StrataError("CORRUPT_STATE", f"{path} has checkpoint_version {found!r}, not {VERSION}", hint)
-    depth = document.get("depth_used")
-    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 0:
-        raise StrataError("CORRUPT_STATE", f"{path} says depth_used is {depth!r}", "move it aside to go on from the outcomes")
-    return document
+        message = f"{path} has checkpoint_version {reached.checkpoint_version}, not {VERSION}"
+        raise StrataError("CORRUPT_STATE", message, hint)
+    return reached.depth_used
 
 
 def say_state(session: Path, state: str) -> None:

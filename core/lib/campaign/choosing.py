@@ -69,9 +69,8 @@ def given_or_remembered(call: Call, base: Path) -> Choice:
         return Choice(plan_file.load(options.plan), file, file.read_text(encoding="utf-8"))
     folder = catalogue.find_session(options.resume, base)
     options.session_dir = str(folder)
-    reached = checkpoints.read(folder)
-    if reached:  # a session that was itself started by an agent goes on at its own depth, never at less
-        options.current_depth = max(options.current_depth or 0, reached["depth_used"])
+    # A session that was itself started by an agent goes on at its own depth, never at less.
+    options.current_depth = max(options.current_depth or 0, checkpoints.depth_used(folder))
     effective = remembered.read_effective(folder)
     resumed.restore(call, effective)
     if not options.plan and not effective["plan"]["phases"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lib.campaign import people
-from lib.contract import DONE, NEVER_ABSORBED, ExitCode, Json
+from lib.contract import DONE, NEVER_ABSORBED, ExitCode, Json, part
 from lib.disk import files
 from lib.plan.plan import Plan
 from lib.process.tools import ToolResult
@@ -24,31 +24,31 @@ class Ending(Struct, frozen=True):
 
     @property
     def waiting(self) -> bool:
-        return any("waiting" in r.document for r in self.results.values())
+        return any(r.waiting for r in self.results.values())
 
     def verdict(self) -> tuple[ExitCode, Json | None]:
         codes = {name: r.exit_code for name, r in self.results.items()}
-        bad = {n: r for n, r in self.results.items() if r.exit_code not in DONE and "waiting" not in r.document}
-        blocked_only = all(r.document.get("status") == "blocked" for r in bad.values())
+        bad = {n: r for n, r in self.results.items() if r.exit_code not in DONE and not r.waiting}
+        blocked_only = all(r.status == "blocked" for r in bad.values())
         if self.waiting and blocked_only:  # nothing has failed
-            first = next(r for r in self.results.values() if "waiting" in r.document)
-            how = first.document["waiting"].get("answer_with")  # a stage asks; its own hint speaks of the orchestrator
+            first = next(r for r in self.results.values() if r.waiting)
+            how = part(first.waiting, "answer_with")  # a stage asks; its own hint speaks of the orchestrator
             hint = {"hint": f"{self.resume} {how}"} if how else {}
             return ExitCode.HUMAN_INPUT, {**(first.error or {}), **hint}
         for grave in NEVER_ABSORBED:
             name = next((n for n, c in codes.items() if c == grave), None)
-            if name and grave != ExitCode.NEEDS_ESCALATION and "waiting" not in self.results[name].document:
+            if name and grave != ExitCode.NEEDS_ESCALATION and not self.results[name].waiting:
                 return grave, self.results[name].error
-        spent = next((r for r in bad.values() if (r.error or {}).get("code") == "BUDGET_EXCEEDED"), None)
+        spent = next((r for r in bad.values() if r.code == "BUDGET_EXCEEDED"), None)
         if spent:
             return ExitCode.NEEDS_ESCALATION, {**(spent.error or {}), "hint": self.more_budget(spent.error or {})}
-        damaged = next((r for r in bad.values() if (r.error or {}).get("code") == "CORRUPT_STATE"), None)
+        damaged = next((r for r in bad.values() if r.code == "CORRUPT_STATE"), None)
         if damaged:
-            return ExitCode.FAILURE, {**(damaged.error or {}), "hint": f"{(damaged.error or {}).get('hint')}: {self.resume}"}
+            return ExitCode.FAILURE, {**(damaged.error or {}), "hint": f"{part(damaged.error, 'hint')}: {self.resume}"}
         fault = self.own_fault(bad) if bad else None
         if fault:
             return ExitCode.FAILURE, fault
-        rejected = next((r for r in bad.values() if r.document.get("status") == "rejected"), None)
+        rejected = next((r for r in bad.values() if r.status == "rejected"), None)
         if rejected:
             return ExitCode.FAILURE, rejected.error
         if bad:
@@ -64,8 +64,8 @@ class Ending(Struct, frozen=True):
 
     def more_budget(self, error: Json) -> str:
         """How to go on with more: the campaign's limits on the command line, those of a phase in the plan."""
-        kind = str(error.get("limit", "usd"))
-        if error.get("scope"):
+        kind = part(error, "limit") or "usd"
+        if part(error, "scope"):
             return f"raise `budget: {{{kind}: …}}` of that phase in {self.source}, then: {self.resume} {self.source}"
         limit = ledger.Ledger(self.session).limits.get(budget.WHOLE, {}).get(kind, 1)
         return f"{self.resume} --budget {kind}={limit * 2:g}"
@@ -79,17 +79,16 @@ class Ending(Struct, frozen=True):
                 if attempt.step.orchestrator in {r.name for r in phase.runs}:  # what was asked to judge or fix is another thing
                     codes[outcome.code] = (outcome.error or {}) | {"evidence": str(attempt.folder)}
         found = next((codes[c] for c in ("LOGIN_MISSING", "LOGIN_REFUSED", "CLI_MISSING") if c in codes), None)
-        return {**found, "hint": f"{found.get('hint', '')}; then: {self.resume}"} if found else None
+        return {**found, "hint": f"{part(found, 'hint')}; then: {self.resume}"} if found else None
 
     def escalate(self, bad: dict[str, ToolResult]) -> Json:
         """What could not be resolved here, as one document for a person, with the commands that go on."""
         session = self.session
         number = 1 + len(list((session / "escalations").glob("*.md")))
         path = session / "escalations" / f"{number:02d}.md"
-        failed = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.document.get("status") != "blocked"]
+        failed = [(self.plan.phase(name), reply) for name, reply in bad.items() if reply.status != "blocked"]
         files.write_atomic(path, people.escalation(self.plan.name, session, failed, self.resume))
-        first = failed[0][1].error or {}
-        message = f"{', '.join(p.name for p, _ in failed)} did not succeed: {first.get('message', '')}"
+        message = f"{', '.join(p.name for p, _ in failed)} did not succeed: {failed[0][1].message}"
         hint = f"read {path}, then: {self.resume} --resolution FILE"
         return {"code": "ESCALATED", "message": message, "hint": hint, "escalation": str(path), "evidence": str(path)}
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lib.attempt import verdicts
 from lib.campaign import forecast, resumed
 from lib.campaign.approvals import Approvals, Asked
-from lib.contract import ExitCode, Json, StrataError, usage
+from lib.contract import ExitCode, Json, StrataError, part, usage
 from lib.disk import config, files, schemas
 from lib.disk.clock import now
 from lib.plan import agents, checks_file, orchestrator_file, plan_file
@@ -207,10 +207,9 @@ def _ask(call: Call, agent: str, action: str, step: Step, inputs: Json, output: 
     reply = call.call("agent.py", ["--task", str(path), "--step", str(step), *flags, "--", agent, action], judgement=True)
     found = reply.output(output)
     if reply.exit_code != ExitCode.SUCCESS or not found:
-        error = reply.error or {}
         code = reply.exit_code if reply.exit_code != ExitCode.SUCCESS else ExitCode.FAILURE
-        message = f"{agent}: {error.get('message', 'it gave no answer')}"
-        raise StrataError(str(error.get("code", "NO_ANSWER")), message, str(error.get("hint", "resume to ask again")), code)
+        message = f"{agent}: {reply.message or 'it gave no answer'}"
+        raise StrataError(reply.code or "NO_ANSWER", message, part(reply.error, "hint") or "resume to ask again", code)
     return files.read_json(found)
 
 

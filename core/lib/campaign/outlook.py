@@ -11,7 +11,8 @@ from lib.plan.plan import Phase, Plan, Run
 from lib.session.step import Step
 from lib.stages.look import HALT, RUN, SKIP, Explanation, Look
 from lib.stages.orders import read_params
-from lib.stages.sentinel import Terms, Verification
+from lib.stages.sentinel import Verification
+from lib.stages.terms import Terms
 from lib.tool.call import Call
 
 

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 from lib.campaign.approvals import Asked, Decision, read_answer
-from lib.contract import Interrupted, Json, StrataError
-from lib.disk import files
+from lib.contract import Interrupted, StrataError, part
+from lib.disk import files, records
 from lib.plan.plan import Phase
 from lib.process import processes, streams
 from lib.process.tools import ToolResult
 from lib.session import events
 from lib.session.attempts import every_outcome
+from lib.session.documents import PhaseReport, Results
 
 
 def at_a_terminal() -> bool:
@@ -78,21 +79,21 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
     """What a busy person needs: what failed, what was tried, where the evidence is, and the choices."""
     lines = [f"# {campaign}: a decision is needed", ""]
     for phase, reply in phases:
-        error = reply.error or {}
-        lines += [f"## Phase {phase.name}: {reply.document.get('status')}", ""]
-        lines += [f"{error.get('code', '')}: {error.get('message', '')}", "", "What was tried:", ""]
+        lines += [f"## Phase {phase.name}: {reply.status}", ""]
+        lines += [f"{reply.code}: {reply.message}", "", "What was tried:", ""]
         lines += _tried(session, phase) or ["- nothing beyond the first attempt"]
-        request = error.get("refinement")
+        request = part(reply.error, "refinement")
         lines += (
             ["", "What was asked below:", "", _bounded(session / request)] if request and (session / request).is_file() else []
         )
-        lines += ["", f"**Question:** {error['question']}"] if error.get("question") else []
+        question = part(reply.error, "question")
+        lines += ["", f"**Question:** {question}"] if question else []
         lines += ["", "Evidence:", "", *_evidence(session, phase), ""]
         report = session / "phases" / phase.folder / "report.json"
-        failed_rollback = error.get("rollback_failed")
+        failed_rollback = part(reply.error, "rollback_failed")
         lines += [f"The workspace could not be put back: {failed_rollback}", ""] if failed_rollback else []
-        rolled: Json = files.read_json(report).get("rolled_back", {}) if report.exists() else {}
-        lines += [f"The workspace was put back; what failed is kept as `{rolled['ref']}`.", ""] if rolled else []
+        rolled = records.read(report, PhaseReport).rolled_back if report.exists() else None
+        lines += [f"The workspace was put back; what failed is kept as `{rolled.ref}`.", ""] if rolled else []
     lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
     lines += [f"      {command} --resolution FILE", ""]
     lines += ["- Fix the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
@@ -115,8 +116,8 @@ def _evidence(session: Path, phase: Phase) -> list[str]:
     cycles = sorted(folder.glob("sentinel/cycle-*"), key=lambda p: int(p.name.removeprefix("cycle-")))
     lines: list[str] = []
     for results in sorted(cycles[-1].glob("*-results.json")) if cycles else []:
-        records: list[Json] = files.read_json(results)["checks"]
-        lines += [f"- `{r['evidence']}` ({r['name']})" for r in records if not r["passed"] and r.get("evidence")]
+        found = records.read(results, Results).checks
+        lines += [f"- `{r.evidence}` ({r.name})" for r in found if not r.passed and r.evidence]
     lines += [f"- `{cycles[-1].relative_to(session)}/`: what the checks found, the audit, the fix list"] if cycles else []
     return [*dict.fromkeys(lines), f"- `phases/{phase.folder}/report.json`"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from lib.attempt import refinements
 from lib.campaign import by_agent, checkpoints
@@ -22,8 +21,9 @@ from lib.contract import (
     Json,
     StrataError,
     gravest,
+    part,
 )
-from lib.disk import files
+from lib.disk import files, lenient
 from lib.disk.clock import now
 from lib.plan import orchestrator_file, outputs
 from lib.plan.orchestration import Question
@@ -32,8 +32,9 @@ from lib.process import fanout
 from lib.process.tools import ToolResult
 from lib.session import ledger, wall_clock, watchers
 from lib.session.attempts import every_outcome
+from lib.session.documents import Manifest, Results
 from lib.session.step import Step
-from lib.stages import agent_mode, sentinel
+from lib.stages import agent_mode, terms
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
 
@@ -116,7 +117,7 @@ class Coordinator:
     def out_of_budget(self) -> bool:
         """With more of it the phase goes on from where it is: nothing is to be undone."""
         errors = [self.sentinel.get("error"), *(r.error for r in self.replies.values())]
-        return any((error or {}).get("code") == "BUDGET_EXCEEDED" for error in errors)
+        return any(part(error, "code") == "BUDGET_EXCEEDED" for error in errors)
 
     def whole(self) -> tuple[ExitCode, str]:
         if self.call.options.mode == "agent":
@@ -163,7 +164,7 @@ class Coordinator:
         if not known["begun"]:
             reply = self._call(run, [])
             failed = reply.exit_code in RUN_AGAIN
-            failed = failed and (reply.error or {}).get("code") != "CORRUPT_STATE"  # a person is to see that first
+            failed = failed and reply.code != "CORRUPT_STATE"  # a person is to see that first
             if failed and self._news(run, known["done"]):
                 known["begun"] = self.call.session.next_number()
                 files.write_json(path, known)
@@ -233,7 +234,7 @@ class Coordinator:
         checkpoints.say_state(self.call.session.folder, "VERIFY")
         reply = self.call.call("sentinel.py", self.sentinel_command())
         self.sentinel = reply.document
-        return reply.exit_code, str(reply.document.get("grade", "FAIL"))
+        return reply.exit_code, reply.grade or "FAIL"
 
     def sentinel_command(self) -> list[str]:
         phase = self.phase
@@ -245,7 +246,7 @@ class Coordinator:
             flags += ["--scope", glob]
         for path in self.call.options.extra_context:
             flags += ["--extra-context", str(Path(path).absolute())]
-        flags += ["--request", sentinel.request(phase, self.call.cwd)]
+        flags += ["--request", terms.request(phase, self.call.cwd)]
         return [*flags, "--", *phase.checks]
 
     def report(self, code: ExitCode | None, grade: str) -> Json:
@@ -278,7 +279,7 @@ class Coordinator:
         }
         if self.rolled_back:
             document["rolled_back"] = self.rolled_back
-        warnings = [f"{n}/{w}" for n, r in self.replies.items() for w in r.document.get("warnings", [])]
+        warnings = [f"{n}/{w}" for n, r in self.replies.items() for w in r.warnings]
         warnings += [f"the check {c} could not run" for c in _not_run(self.sentinel)]
         if warnings:
             document["warnings"] = warnings
@@ -286,10 +287,10 @@ class Coordinator:
             document["unverified"] = self.phase.unverified
         if code not in (None, ExitCode.SUCCESS):
             problem: Json = error or self.sentinel.get("error") or {"code": "PHASE_FAILED", "message": self.phase.name}
-            asks = code in ASKS_PARENT and problem.get("code") != "BUDGET_EXCEEDED"
+            asks = code in ASKS_PARENT and part(problem, "code") != "BUDGET_EXCEEDED"
             context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
             document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
-        question = next((r.document["waiting"] for r in self.replies.values() if r.document.get("waiting")), None)
+        question = next((r.waiting for r in self.replies.values() if r.waiting), None)
         if question and code == ExitCode.HUMAN_INPUT:
             document["waiting"] = question
         files.write_json(self.folder / "report.json", document)
@@ -298,15 +299,9 @@ class Coordinator:
 
 
 def _not_run(document: Json) -> list[str]:
-    results: Json = document.get("results") or {}
-    records: list[Json] = results.get("checks") or []
-    return [str(r.get("name")) for r in records if r.get("ran") is False]
+    return [check.name for check in lenient.of(document.get("results"), Results).checks if not check.ran]
 
 
 def _artifacts(document: Json) -> list[str]:
-    found: list[str] = []
-    stages: list[dict[str, Any]] = document.get("stages", [])
-    for stage in stages:
-        found += list(stage.get("outputs", {}).values())
-        found += [i["artifact"] for i in stage.get("items", []) if i.get("artifact")]
-    return found
+    stages = lenient.of(document, Manifest).stages
+    return [path for s in stages for path in (*s.outputs.values(), *(i.artifact for i in s.items if i.artifact))]

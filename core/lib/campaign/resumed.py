@@ -7,8 +7,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lib.contract import Json, StrataError
-from lib.disk import files
+from lib.disk import records
 from lib.plan.plan import Phase, Plan
+from lib.session.documents import CampaignManifest
 from lib.session.remembered import KEPT
 from lib.tool.call import Call
 
@@ -45,12 +46,12 @@ def keep_folders(plan: Plan, session: Path) -> Plan:
 def escalated(session: Path) -> bool:
     """Whether the last run ended by asking a person about something that failed."""
     path = session / "manifest.json"
-    error: Json = (files.read_json(path).get("error") if path.is_file() else None) or {}
-    given_up = error.get("code") == "REJECTED" and (session / "escalations" / "rejected.json").exists()
-    return error.get("code") == "ESCALATED" or given_up
+    error = records.read(path, CampaignManifest).error if path.is_file() else None
+    code = error.code if error else ""
+    return code == "ESCALATED" or (code == "REJECTED" and (session / "escalations" / "rejected.json").exists())
 
 
 def waited(session: Path) -> list[Json]:
     """What was waiting for a person when the last run ended."""
     path = session / "manifest.json"
-    return files.read_json(path).get("waiting", []) if path.is_file() else []
+    return list(records.read(path, CampaignManifest).waiting) if path.is_file() else []

@@ -14,6 +14,7 @@ from lib.contract import DONE, Json, StrataError
 from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.plan import Phase
+from lib.session.documents import PhaseReport
 from lib.stages.finished import BEFORE, Before, Failed
 from lib.tool.call import Call
 from lib.workspace import trees
@@ -54,7 +55,7 @@ class Rollback(Struct):
         if before and before.rolling_back:
             done = self._finish(before)
             before = self.known()
-        ended_well = report.exists() and files.read_json(report).get("exit_code") in DONE
+        ended_well = report.exists() and records.read(report, PhaseReport).exit_code in DONE
         if before and not before.rolled_back and not ended_well and not self._touched_while_waiting(before):
             return done  # resumed: what there is now is already this phase's work
         commit = self.tree.take(f"{self.refs}/before", f"before {self.phase.name}")

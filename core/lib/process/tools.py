@@ -18,12 +18,39 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lib import names
-from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError
+from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError, part
+from lib.disk import lenient
 from lib.process import processes, running
 from lib.process.backend import Finished, Status
 
 _LAYER = re.compile(r"^TOOL = Tool\([^)]*?layer=(\d)", re.M)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
+
+
+class Summary(Struct, frozen=True):
+    exit_code: int | None = None
+
+
+class Made(Struct, frozen=True):
+    """An output that an executor lists."""
+
+    output: str = ""
+    path: str = ""
+
+
+class Said(Struct, frozen=True):
+    """What of a tool's document other layers read."""
+
+    exit_code: int | None = None
+    status: str = ""
+    grade: str = ""
+    sentinel_grade: str = ""
+    note: str = ""
+    warnings: tuple[str, ...] = ()
+    waiting: Json = {}
+    rejected: Json = {}
+    outputs: tuple[Made, ...] = ()
+    summary: Summary = Summary()
 
 
 class ToolResult(Struct, frozen=True):
@@ -39,16 +66,37 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        return str((self.error or {}).get("code", ""))
+        return part(self.error, "code")
 
     @property
     def message(self) -> str:
-        return str((self.error or {}).get("message", ""))
+        return part(self.error, "message")
+
+    @property
+    def said(self) -> Said:
+        """What of the document other layers read."""
+        return lenient.of(self.document, Said)
+
+    @property
+    def status(self) -> str:
+        return self.said.status
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.said.warnings
+
+    @property
+    def waiting(self) -> Json:
+        """What a person is asked; nothing where nobody is."""
+        return self.said.waiting
+
+    @property
+    def grade(self) -> str:
+        return self.said.sentinel_grade or self.said.grade
 
     def output(self, name: str) -> Path | None:
         """Of an executor: where the output of this name is."""
-        listed: list[Json] = self.document.get("outputs") or []
-        return next((Path(str(entry["path"])) for entry in listed if entry.get("output") == name), None)
+        return next((Path(entry.path) for entry in self.said.outputs if entry.output == name), None)
 
 
 @cache
@@ -171,10 +219,11 @@ def believe(name: str, finished: Finished) -> ToolResult:
         document = None
     if isinstance(document, dict):
         said = cast(Json, document)
-        summary = said.get("summary")
-        claimed = said.get("exit_code", cast(Json, summary).get("exit_code") if isinstance(summary, dict) else None)
-        if claimed == finished.exit_code and claimed in STATUS and not isinstance(claimed, bool):
+        known = lenient.of(said, Said)
+        claimed = known.exit_code if "exit_code" in said else known.summary.exit_code
+        if claimed == finished.exit_code and claimed in STATUS:
             return ToolResult(ExitCode(claimed), said)
+        claimed = said.get("exit_code", claimed)  # whatever that may be
         reason = f"{name} exited with {finished.exit_code} but its document says {claimed!r}"
     elif finished.exit_code < 0:
         known = {s.value: s.name for s in signal.Signals}

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from lib.contract import Json, StrataError, command, nearest
-from lib.disk import files
+from lib.disk import records
+from lib.session.documents import CampaignManifest
 from lib.session.folder import require_format
 from lib.session.owner import Owner
 from lib.session.remembered import EFFECTIVE
@@ -65,6 +66,7 @@ def listing(base: Path) -> list[Json]:
     for path in sorted(base.iterdir() if base.is_dir() else [], reverse=True):
         manifest = path / "manifest.json"
         if (path / EFFECTIVE).is_file():
-            known: Json = files.read_json(manifest) if manifest.is_file() else {"status": "not ended", "grade": ""}
-            found.append({"session": path.name, "status": known.get("status"), "grade": known.get("grade")})
+            ended = manifest.is_file()
+            known = records.read(manifest, CampaignManifest) if ended else CampaignManifest(status="not ended")
+            found.append({"session": path.name, "status": known.status, "grade": known.grade})
     return found

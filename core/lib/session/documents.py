@@ -169,6 +169,7 @@ class Decision(Struct, frozen=True):
 
 class PlannedRun(Struct, frozen=True):
     name: str = ""
+    depends_on: tuple[str, ...] = ()
     orchestrator: str = ""
     modifier: str = ""
     params: dict[str, Any] = {}
@@ -182,10 +183,12 @@ class PlannedPhase(Struct, frozen=True):
     depends_on: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     unverified: str = ""
+    cap: int = 4
 
 
 class PlannedCampaign(Struct, frozen=True):
     name: str = ""
+    max_parallel: int = 1
     description: str = ""
     goal: str = ""
     phases: tuple[PlannedPhase, ...] = ()

@@ -15,12 +15,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, Self, cast
 
+from msgspec import Struct
+
 from lib import names
 from lib.contract import HANDED, Json
-from lib.disk import files
+from lib.disk import files, lenient
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes, streams
+from lib.session.documents import Problem
 
 HEARTBEAT_SECONDS = 30.0
 _stderr_lock = threading.Lock()
@@ -157,16 +160,26 @@ def parse(line: str) -> Json:
     return cast(Json, found) if isinstance(found, dict) else {}
 
 
+class _Shown(Struct, frozen=True):
+    """What of an event a person is told."""
+
+    layer: str = ""
+    stage: str = ""
+    status: str = ""
+    elapsed_ms: float | None = None
+    elapsed_seconds: float | None = None
+    detail: Json | str = ""
+    error: Problem | None = None
+
+
 def for_person(event: Json) -> str:
-    error = event.get("error")
-    if error:
-        return f"    {error.get('code')}: {error.get('message')}"
-    seconds = event["elapsed_ms"] / 1000 if "elapsed_ms" in event else event.get("elapsed_seconds")
+    known = lenient.of(event, _Shown)
+    if known.error:
+        return f"    {known.error.code}: {known.error.message}"
+    seconds = known.elapsed_seconds if known.elapsed_ms is None else known.elapsed_ms / 1000
     took = f"  {seconds:.1f}s" if seconds is not None else ""
-    detail = event.get("detail") or ""
-    if isinstance(detail, dict):
-        detail = "  ".join(f"{k}={v}" for k, v in cast(Json, detail).items())
-    return f"{event.get('layer', ''):>8} {event.get('stage', '')}: {event.get('status', '')}{took}  {detail}".rstrip()
+    detail = known.detail if isinstance(known.detail, str) else "  ".join(f"{k}={v}" for k, v in known.detail.items())
+    return f"{known.layer:>8} {known.stage}: {known.status}{took}  {detail}".rstrip()
 
 
 def _write(line: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from lib.contract import STATUS, ExitCode, Json
+from lib.contract import STATUS, ExitCode, Json, part
 from lib.disk import records
 
 VERSION = 2
@@ -110,11 +110,11 @@ class Outcome(Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        return str((self.error or {}).get("code", ""))
+        return part(self.error, "code")
 
     @property
     def message(self) -> str:
-        return str((self.error or {}).get("message", ""))
+        return part(self.error, "message")
 
     @property
     def tokens(self) -> int:

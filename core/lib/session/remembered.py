@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from lib.contract import Json, StrataError, command
-from lib.disk import files
+from lib.disk import files, records
 
 EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
@@ -13,16 +15,31 @@ _ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "-
 KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait", "approve_plan")  # flags a resume need not repeat
 
 
+class _Settings(Struct, frozen=True):
+    driver: str
+    cwd: str
+    max_depth: int
+    plan_file: str
+
+
+class _Plan(Struct, frozen=True):
+    phases: tuple[Json, ...]
+
+
+class _Begun(Struct, frozen=True):
+    """What a campaign cannot go on without."""
+
+    settings: _Settings
+    plan: _Plan
+
+
 def read_effective(session: Path) -> Json:
     effective = files.read_json(session / EFFECTIVE)
     require_tool(effective, session, "campaign")
-    settings, plan = effective.get("settings"), effective.get("plan")
-    wanted = {"driver": str, "cwd": str, "max_depth": int, "plan_file": str}
-    for name, kind in wanted.items():
-        if not isinstance(settings, dict) or not isinstance(settings.get(name), kind):  # type: ignore[reportUnknownMemberType]
-            raise files.corrupt(session / EFFECTIVE, f"{session / EFFECTIVE}: settings.{name} is no {kind.__name__}")
-    if not isinstance(plan, dict) or not isinstance(plan.get("phases"), list):  # type: ignore[reportUnknownMemberType]
-        raise files.corrupt(session / EFFECTIVE, f"{session / EFFECTIVE} holds no plan")
+    try:
+        records.of(effective, _Begun)
+    except ValueError as error:
+        raise files.corrupt(session / EFFECTIVE, f"{session / EFFECTIVE}: {error}") from None
     return effective
 
 

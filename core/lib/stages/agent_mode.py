@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import names
-from lib.contract import CORE, DONE, NEVER_ABSORBED, ExitCode, Json, StrataError, usage
+from lib.contract import CORE, DONE, NEVER_ABSORBED, ExitCode, Json, StrataError, part, usage
 from lib.disk import files
 from lib.plan import orchestrator_file
 from lib.plan.orchestration import FanOut, Group, Orchestration, Question, Stage
@@ -155,7 +155,7 @@ def ended_early(
     elif tries:
         code, error = tries[-1].exit_code or ExitCode.FAILURE, tries[-1].error
     else:
-        claimed = str(reply.document.get("note") or (reply.error or {}).get("message") or "nothing")
+        claimed = reply.said.note or reply.message or "nothing"
         message = f"the agent ended without running {stage.name}; it said: {claimed[:300]}"
         code, error = ExitCode.FAILURE, {"code": "STAGE_NOT_RUN", "message": message, "hint": "run it again, or in tool mode"}
     try:
@@ -183,7 +183,7 @@ def not_done(reply: ToolResult, code: str, what: str, left: list[str]) -> ToolRe
     """What an agent left undone: by how it ended itself where that says it, otherwise a failure of its own."""
     if reply.exit_code in NEVER_ABSORBED or reply.exit_code == ExitCode.TIMEOUT:
         return reply
-    claimed = str(reply.document.get("note") or (reply.error or {}).get("message") or "nothing")
+    claimed = reply.said.note or reply.message or "nothing"
     message = f"the agent ended before {what} was done ({', '.join(left[:5]) or 'it has not run'}); it said: {claimed[:300]}"
     error = {"code": code, "message": message, "hint": "run it again, or in tool mode"}
     return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error})
@@ -250,8 +250,8 @@ def _call_of(home: str) -> tuple[Call, Json]:
 def order_matters(call: Call, orchestration: Orchestration, run: Json, stage: Stage, stands: Json | Missing) -> None:
     """Raises: what was asked for is not what is next. What has been done is not done again."""
     if isinstance(stands, dict) and stands["exit_code"] not in DONE:
-        error: Json = stands.get("error") or {}
-        raise StrataError("RUN_ENDED", f"nothing more is to be done: {error.get('message', stands['status'])}", "end here")
+        why = part(stands.get("error"), "message") or stands["status"]
+        raise StrataError("RUN_ENDED", f"nothing more is to be done: {why}", "end here")
     names = [s.name for s in orchestration.stages]
     following = stands.stage.name if isinstance(stands, Missing) else ""
     if not following or names.index(stage.name) < names.index(following):

@@ -17,7 +17,7 @@ from lib.session.folder import Session
 from lib.session.step import Step
 
 MAX_CYCLES = 3
-CHECKS = "02-checks"  # the stage in which checks run
+WRITE, CHECKS = "01-write", "02-checks"  # the stages in which what must hold is written down, and checks run
 STATE = "verification.json"
 
 

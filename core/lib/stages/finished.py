@@ -12,12 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lib.contract import ExitCode, Json, StrataError
+from lib.contract import ExitCode, StrataError
 from lib.disk import config, files, records
 from lib.plan import agents
 from lib.process import fanout
 from lib.session import attempts
 from lib.session.attempts import Attempt, merge_of
+from lib.session.documents import Effective, PlannedCampaign
 from lib.session.folder import ENDED, Session
 from lib.session.outcome import Outcome
 from lib.session.step import Step
@@ -242,20 +243,17 @@ class Finished:
     @cached_property
     def _order(self) -> PlanOrder:
         path = self.session.folder / "effective-config.json"
-        known = files.read_json(path) if path.exists() else {}
-        return PlanOrder(known.get("plan") or {})
+        return PlanOrder(records.read(path, Effective).plan if path.exists() else PlannedCampaign())
 
 
 class PlanOrder:
     """Which phases, and which runs of a phase, come before others: by dependency, and where only one runs at a time, by turn."""
 
-    def __init__(self, plan: Json) -> None:
-        phases: list[Json] = plan.get("phases") or []
-        folders = {p["name"]: p["folder"] for p in phases}
-        after = {p["folder"]: [folders[d] for d in p["depends_on"]] for p in phases}
-        self.phases = _comes_before(after, plan.get("max_parallel", 1) == 1)
-        runs = {p["folder"]: {r["name"]: list(r["depends_on"]) for r in p["runs"]} for p in phases}
-        self._runs = {p["folder"]: _comes_before(runs[p["folder"]], p["cap"] == 1) for p in phases}
+    def __init__(self, plan: PlannedCampaign) -> None:
+        folders = {p.name: p.folder for p in plan.phases}
+        after = {p.folder: [folders[d] for d in p.depends_on] for p in plan.phases}
+        self.phases = _comes_before(after, plan.max_parallel == 1)
+        self._runs = {p.folder: _comes_before({r.name: list(r.depends_on) for r in p.runs}, p.cap == 1) for p in plan.phases}
 
     def runs(self, phase: str, one: str, other: str) -> bool:
         return phase in self._runs and self._runs[phase](one, other)

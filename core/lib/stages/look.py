@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lib.contract import HOUSE, ExitCode, Json, StrataError
+from lib.contract import HOUSE, ExitCode, Json, StrataError, part
 from lib.disk import files
 from lib.plan.orchestration import Loop, Orchestration, Question, Reference, Stage, Worker
 from lib.process import fanout
@@ -22,7 +22,8 @@ from lib.session.step import Step
 from lib.stages import loops, redo
 from lib.stages.answers import Answers
 from lib.stages.results import StageResult
-from lib.stages.sentinel import Terms, Verification
+from lib.stages.sentinel import Verification
+from lib.stages.terms import Terms
 from lib.stages.walk import Walk, Words
 from lib.tool.call import Call
 
@@ -59,7 +60,7 @@ class Explanation(Struct):
         return ""
 
     def document(self) -> Json:
-        asked = [line for line in self.lines if line.get("agent_sessions")]
+        asked = [line for line in self.lines if "agent_sessions" in line]
         usd = [line["usd_expected"] for line in asked]
         unknown = [line["step"] for line in asked if line["usd_expected"] is None]
         return {
@@ -138,7 +139,7 @@ class Look(Walk):
             self.say(stage, HALT, error.message)
             return StageResult(stage.name, error.exit_code, CANNOT, error=error.document()), ""
         if result and result.exit_code == ExitCode.HUMAN_INPUT and not back_to:
-            self.say(stage, HALT, f"a person is asked: {(result.question or {}).get('question', result.note)}")
+            self.say(stage, HALT, f"a person is asked: {part(result.question, 'question') or result.note}")
         return result, back_to
 
     def say(self, stage: Stage, does: str, why: str, key: str = "", worker: Worker | None = None, sessions: int = 1) -> None:
@@ -185,7 +186,7 @@ class Look(Walk):
         if outcome:
             return SKIP, why
         if known and (stands or (self.absorbs_items(stage) and not words.complete)):
-            return SKIP, f"the run went on without it: {(known.error or {}).get('message', why)}"
+            return SKIP, f"the run went on without it: {part(known.error, 'message') or why}"
         return (HALT, known.error["message"]) if known and known.verdict == "blocked" and known.error else (RUN, why)
 
     def waits_for_news(self, stage: Stage) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from lib.contract import STATUS, ExitCode, Json
+from lib.contract import STATUS, ExitCode, Json, part
 
 
 class StepResult(Struct, frozen=True):
@@ -27,23 +27,22 @@ class StepResult(Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        return str((self.error or {}).get("code", ""))
+        return part(self.error, "code")
 
     @property
     def message(self) -> str:
-        return str((self.error or {}).get("message", "")) or STATUS[self.exit_code]
+        return part(self.error, "message") or STATUS[self.exit_code]
 
     @property
     def why(self) -> str:
-        return str((self.error or {}).get("message", "")) or self.note
+        return part(self.error, "message") or self.note
 
     def document(self) -> Json:
         status = "blocked" if self.verdict == "blocked" else STATUS[self.exit_code]
         entry: Json = {"name": self.key, "status": status, "exit_code": int(self.exit_code), "verdict": self.verdict}
         entry |= {"artifact": next(iter(self.outputs.values()), None), "attempts": self.attempts, "skipped": self.skipped}
         if self.error:
-            entry["error"] = self.error.get("message", "")
-            entry["code"] = self.error.get("code", "")
+            entry |= {"error": part(self.error, "message"), "code": self.code}
         if self.note:
             entry["note"] = self.note
         return entry
@@ -74,8 +73,7 @@ class StageResult(Struct, frozen=True):
         """What failed in a stage that succeeded all the same: enough others did, or the run could do without."""
         if self.exit_code != ExitCode.SUCCESS:
             return []
-        said = [(s.key, (s.error or {}).get("message", STATUS[s.exit_code])) for s in self.steps if not s.ok]
-        return [f"{self.stage}: {key} did not succeed: {message}" for key, message in said]
+        return [f"{self.stage}: {s.key} did not succeed: {s.message}" for s in self.steps if not s.ok]
 
     def document(self) -> Json:
         first = next((path for s in self.steps for path in s.outputs.values()), None)
@@ -90,7 +88,7 @@ class StageResult(Struct, frozen=True):
             "elapsed_seconds": round(self.elapsed_seconds, 3),
         }
         if self.error:
-            entry |= {"error": self.error.get("message", ""), "code": self.error.get("code", "")}
+            entry |= {"error": part(self.error, "message"), "code": part(self.error, "code")}
         optional: Json = {"round": self.round, "note": self.note, "question": self.question, "warnings": self.warnings}
         entry |= {key: value for key, value in optional.items() if value}
         if self.steps and not self.steps[0].key:

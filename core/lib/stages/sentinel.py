@@ -6,63 +6,33 @@ passed one, and one that does not answer in the agreed form counts as a failure.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lib.attempt import checks, refinements, verdicts
-from lib.attempt.findings import audit_report, plain_fixes, plain_report, worst
+from lib.attempt.findings import audit_report, no_fewer_tests, plain_fixes, plain_report, reasons, worst
 from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.disk import files, records
 from lib.plan import agents, checks_file
 from lib.plan.orchestration import Stage, Worker
-from lib.plan.plan import Phase, Plan
 from lib.plan.task import Limits, Task
 from lib.session import signals
-from lib.session.attempts import every_outcome, finished
+from lib.session.attempts import finished
 from lib.session.documents import AuditNote, CheckResult, Results
 from lib.session.step import Step
 from lib.stages import cycles, manifest
-from lib.stages.cycles import CHECKS, MAX_CYCLES, Cycles, State
+from lib.stages.cycles import CHECKS, MAX_CYCLES, WRITE, Cycles, State
 from lib.stages.finished import Finished
 from lib.stages.order import Order, sealed
 from lib.stages.results import StageResult, StepResult
 from lib.stages.steps import judged, perform, skip, told
+from lib.stages.terms import Judges, Terms
 from lib.tool.call import Call
-from lib.workspace import protected
 
 NOT_LOOKED = Results((), "FAIL", 1)  # what is known of a folder that could not be looked at
 HOLDS = ("PASS", "WARN", "UNVERIFIABLE")  # grades that end a verification well
-STAGES = {"write": "01-write", "checks": CHECKS, "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
-
-
-class Terms(Struct, frozen=True):
-    """By what a folder is judged, and what may be done about it."""
-
-    checks: tuple[str, ...]
-    checks_file: Path
-    audit: bool = False  # have agents write a specification and compare the results with it, also when all is green
-    fix: bool = True
-    protect: tuple[str, ...] = ()
-    scope: tuple[str, ...] = ()  # what a fix may write
-    request: str = ""  # what was asked for
-
-    @staticmethod
-    def of_phase(plan: Plan, phase: Phase, cwd: Path) -> Terms:
-        """As its coordinator tells the sentinel."""
-        path = Path(plan.checks_file or checks_file.DEFAULT_FILE)
-        return Terms(phase.checks, path, phase.audit, phase.fix, phase.protect, phase.scope, request(phase, cwd))
-
-
-def request(phase: Phase, cwd: Path) -> str:
-    """What the phase was asked for, for those who judge it: the file a run was pointed at, or the words."""
-    for run in phase.runs:
-        for value in run.params.values():
-            if isinstance(value, str) and files.is_file(cwd / value):
-                return str(cwd / value)
-    return "; ".join(f"{name}: {value}" for run in phase.runs for name, value in run.params.items())[:2000]
+STAGES = {"write": WRITE, "checks": CHECKS, "audit": "03-audit", "consolidate": "04-consolidate", "fix": "05-fix"}
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the end of the loop
@@ -79,6 +49,7 @@ class Verification:
         self.terms = terms
         self.base = base
         self.cycles = Cycles(call.session, base)
+        self.judges = Judges(call, terms, self.cycles)
         self.results: dict[str, StageResult] = {}
         self.counts: list[int] = []  # blocking errors, look by look
 
@@ -94,7 +65,7 @@ class Verification:
             return self.end(known, self.cycles.state().last)
         rounds = range(first, first + MAX_CYCLES)
         for cycle in (c for c in rounds if not self.cycles.closed(c)):
-            self.put_back(cycle)  # of a fix that was cut short: nothing is specified or judged by what it left behind
+            self.judges.put_back(cycle)  # of a fix that was cut short: nothing is specified or judged by what it left behind
         try:
             spec = self.specification(first)
             for cycle in rounds:
@@ -276,13 +247,11 @@ class Verification:
         files.write_json(folder / "fix-list.json", fixes)
         self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to fix")
         inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
-        held = self.hold(cycle)
-        files.write_json(held.copies / "globs.json", {"globs": list(held.globs)})
-        held.hold()
+        self.judges.hold(cycle)
         try:
             done = self.ask("fix", "sentinel-fixer", cycle, inputs, fixes=True, context=tuple(self.cycles.not_fixed(cycle)))
         finally:
-            undone = self.put_back(cycle)
+            undone = self.judges.put_back(cycle)
         if undone and done.ok:
             why = f"what judges was touched: {'; '.join(undone[:8])}"
             raise Stopped(self.unresolved(found, ExitCode.NEEDS_REFINEMENT, why))
@@ -300,7 +269,7 @@ class Verification:
         stage = Stage(name, STAGES[name], Worker(agent=agent), Limits(self_heal=fixes), retry_max=0 if fixes else 1)
         task = Task(inputs=inputs, outputs=agents.load(agent).outputs)
         if fixes:
-            task = replace(task, scope=self.terms.scope, protect=self.judges())
+            task = replace(task, scope=self.terms.scope, protect=self.judges.globs())
         call, stage, order, earlier = self.order(stage, cycle, task, agent, context)
         done = skip(call, stage, order, earlier) or perform(call, stage, order, earlier)
         self.remember(name, done, cycle)
@@ -316,43 +285,6 @@ class Verification:
         order = Order(step, "", stage.worker, agent, stage.worker.args, task, context)
         order = sealed(self.call, order)
         return self.call, stage, order, Finished(self.call.session, self.call.cwd, self.call.options.model or "", told(self.call))
-
-    def judges(self) -> tuple[str, ...]:
-        """Globs of everything that judges: tests and checkers' settings, what the plan protects, what the writer wrote, and
-        the files the checks themselves name."""
-        known = checks_file.load(self.terms.checks_file)
-        commands = [known[n].command for n in self.terms.checks if n in known]
-        written: list[str] = []
-        for attempt, outcome in every_outcome(self.call.session.folder, self.base.phase):
-            if attempt.step.orchestrator == self.base.orchestrator and attempt.step.stage == STAGES["write"]:
-                written += [protected.literal(path) for path in outcome.left]
-        own: tuple[str, ...] = ()
-        if self.terms.checks_file.is_relative_to(self.call.cwd):
-            own = (protected.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
-        named = protected.of_commands(self.call.cwd, commands, self.made())
-        return (*protected.DEFAULT, *self.terms.protect, *named, *written, *own)
-
-    def made(self) -> set[str]:
-        """Files of the workspace that the phase itself wrote: they are the work."""
-        found: set[str] = set()
-        for attempt, outcome in every_outcome(self.call.session.folder, self.base.phase) if self.base.phase else ():
-            if attempt.step.orchestrator != self.base.orchestrator:
-                found |= outcome.left.keys()
-        return found
-
-    def hold(self, cycle: int) -> protected.Judge:
-        return protected.Judge(self.call.cwd, self.judges(), self.cycles.folder(cycle) / "judge", self.call.session.folder)
-
-    def put_back(self, cycle: int) -> list[str]:
-        """Whatever became of the fixer: what judges is as it was before it started."""
-        kept = self.cycles.folder(cycle) / "judge"
-        if not (kept / "held.json").exists():
-            return []
-        globs = tuple(files.read_json(kept / "globs.json")["globs"])
-        undone = protected.Judge(self.call.cwd, globs, kept, self.call.session.folder).put_back()
-        if undone:
-            self.call.event(f"{self.base.slug}.cycle-{cycle}", "judge-restored", "; ".join(undone[:8]))
-        return undone
 
     def artifacts(self) -> list[str]:
         """What the phase says it finished, from its signals."""
@@ -415,19 +347,3 @@ class Verification:
         shown: Json = records.document(found)
         places = {"manifest": str(path), "session_dir": str(self.call.session.folder)}
         return built | places | {"results": shown, "trace_id": self.call.trace_id}
-
-
-def no_fewer_tests(record: CheckResult, ran: int, skipped: int) -> CheckResult:
-    """Tests that ran once and do not run any more, or are skipped now, have not passed."""
-    fewer = record.tests is not None and record.tests < ran
-    skips = bool(ran) and (record.skipped or 0) > skipped
-    if not fewer and not skips:
-        return record
-    note = f"{record.tests} tests ran, where there were {ran}" if fewer else f"{record.skipped} tests are skipped now"
-    return replace(record, passed=False, errors=record.errors + 1, note=note)
-
-
-def reasons(found: Results) -> str:
-    failed = [f"{check.name}: {check.count}" for check in found.failed]
-    audited = [f"audit: {found.audit.summary}"] if found.audit and found.audit.grade == "FAIL" else []
-    return "; ".join(failed or audited)

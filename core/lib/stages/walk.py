@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, STATUS, ExitCode, Json
+from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, Json, part
 from lib.disk import files
 from lib.plan.orchestration import Loop, Orchestration, Question, Stage
 from lib.process import fanout
@@ -205,7 +205,7 @@ class Walk:
         """Writes down that and why: the counter survives a crash, and the cause is handed to the loop's target."""
         self.taken[loop.name] += 1
         number = self.taken[loop.name]
-        reason = result.note or (result.error or {}).get("message", "none given")
+        reason = result.note or (part(result.error, "message") or "none given")
         lines = [f"The stage `{stage.name}` sent the work back to `{loop.to}`, time {number} of {loop.max}.", ""]
         lines += [f"Reason: {reason}", ""]
         results = self.results | {stage.name: result}
@@ -251,7 +251,7 @@ class Walk:
             return replace(result, open=True, note=f"{note}; a person decided to go on")
         if decision == "fail":
             return replace(result, note=f"{note}; a person decided to stop")
-        why = (result.error or {}).get("message", "")
+        why = part(result.error, "message")
         question = self.answers.question(stage.name, f"{note}: {why}", ("again", "continue", "fail"))
         return replace(result, exit_code=ExitCode.HUMAN_INPUT, verdict="waiting", note=note, question=question)
 
@@ -363,5 +363,5 @@ def blocked(key: str, cause: str) -> StepResult:
 
 
 def _reasons(bad: list[StepResult]) -> str:
-    texts = [f"{s.key} ({(s.error or {}).get('message', STATUS[s.exit_code])[:120]})" for s in bad[:5]]
+    texts = [f"{s.key} ({s.message[:120]})" for s in bad[:5]]
     return ", ".join(texts) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")

@@ -116,7 +116,7 @@ def _draw(call: Call, document: Json) -> None:
             made = [watcher.ended(call.session.folder, document) for watcher in watchers.watchers]
             evidence = next((str(path) for path in made if path), "")
             if document.get("error") and evidence:
-                document["error"] = {**document["error"], "evidence": document["error"].get("evidence") or evidence}
+                document["error"] = {"evidence": evidence, **document["error"]}
         except Exception as error:  # noqa: BLE001 - it reads what agents could have written: none of that may change how a run ended
             words = f"{type(error).__name__}: {error}"
             events.emit_event(LAYER_NAMES[call.tool.layer], call.label, "no-report", detail=words)

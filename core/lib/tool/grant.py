@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from lib import names
-from lib.contract import Json, StrataError
+from lib.contract import StrataError
+from lib.disk import records
 
 # From the narrowest to the widest. `plan` and `default` cannot act unattended; `dontAsk` acts only as allowed.
 PERMISSION_MODES = ("plan", "default", "dontAsk", "acceptEdits", "auto", "bypassPermissions")
@@ -33,15 +33,8 @@ def inherited() -> Grant | None:
     if not text:
         return None
     try:
-        fields = cast(Json, json.loads(text))
-        return Grant(
-            tuple(fields["tools"]),
-            fields["permission_mode"],
-            tuple(fields["folders"]),
-            fields.get("max_budget_usd"),
-            bool(fields.get("inherit_settings")),
-        )
-    except (ValueError, KeyError, TypeError):
+        return records.of(json.loads(text), Grant)
+    except ValueError:
         raise StrataError("BAD_ENVIRONMENT", f"{names.GRANT} is not a grant", "unset it") from None
 
 

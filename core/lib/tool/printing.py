@@ -6,9 +6,13 @@ import json
 import sys
 from typing import Any
 
+from msgspec import Struct
+
 from lib.contract import MEANING, ExitCode, Json
+from lib.disk import lenient
 from lib.disk.redact import redact
 from lib.process import streams
+from lib.session.documents import Problem
 
 SHOWN = (
     *("agent_sessions", "agent_sessions_at_most", "usd_expected", "usd_at_most", "cost_note"),
@@ -40,29 +44,47 @@ def _value(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+class _Line(Struct, frozen=True):
+    """A stage, a session or a phase, as far as a line says it."""
+
+    name: str = ""
+    session: str = ""
+    status: str = ""
+    grade: str = ""
+    sentinel_grade: str = ""
+    exit_code: int | None = None
+    error: str = ""
+    artifact: str = ""
+    by: str = ""
+    checks: tuple[str, ...] = ()
+    runs: tuple[_Line, ...] = ()
+    stages: tuple[_Line, ...] = ()
+
+
+class _Shown(Struct, frozen=True):
+    result: str = ""
+    stages: tuple[_Line, ...] = ()
+    sessions: tuple[_Line, ...] = ()
+    phases: tuple[_Line, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def readable(said: Json) -> str:
     """For a person: the answer or the stages first, then what it cost and where it is."""
-    lines: list[str] = []
-    if said.get("result"):
-        lines += [str(said["result"]), ""]
-    for stage in said.get("stages", []):
-        mark = {"success": "✓", "skipped": "·"}.get(stage["status"], "✗")
-        note = f"  {stage['error']}" if stage.get("error") else f"  {stage.get('artifact') or ''}"
-        lines.append(f"{mark} {stage['name']}: {stage['status']}{note}")
-    for known in said.get("sessions", []):
-        lines.append(f"{known['session']}: {known['status']}" + (f", {known['grade']}" if known.get("grade") else ""))
-    for phase in said.get("phases", []):
-        grade = phase.get("sentinel_grade")
-        code = phase.get("exit_code")
-        mark = "·" if code is None else MEANING[ExitCode(code)].mark
-        lines.append(f"{mark} {phase['name']}: {phase.get('status', 'would run')}" + (f", {grade}" if grade else ""))
-        for run in phase.get("runs", []):
-            lines += [f"    {run['name']}/{stage['name']}: {stage['by']}" for stage in run["stages"]]
-        lines += [f"    checks: {', '.join(phase['checks'])}"] if phase.get("checks") else []
-    lines += [f"! {warning}" for warning in said.get("warnings", [])]
-    for key in SHOWN:
-        if said.get(key) not in (None, ""):
-            lines.append(f"{key.replace('_', ' ')}: {said[key]}")
+    shown = lenient.of(said, _Shown)
+    lines = [shown.result, ""] if shown.result else []
+    for stage in shown.stages:
+        mark = {"success": "✓", "skipped": "·"}.get(stage.status, "✗")
+        lines.append(f"{mark} {stage.name}: {stage.status}  {stage.error or stage.artifact}")
+    lines += [f"{known.session}: {known.status}" + (f", {known.grade}" if known.grade else "") for known in shown.sessions]
+    for phase in shown.phases:
+        mark = "·" if phase.exit_code is None else MEANING[ExitCode(phase.exit_code)].mark
+        grade = f", {phase.sentinel_grade}" if phase.sentinel_grade else ""
+        lines.append(f"{mark} {phase.name}: {phase.status or 'would run'}{grade}")
+        lines += [f"    {run.name}/{stage.name}: {stage.by}" for run in phase.runs for stage in run.stages]
+        lines += [f"    checks: {', '.join(phase.checks)}"] if phase.checks else []
+    lines += [f"! {warning}" for warning in shown.warnings]
+    lines += [f"{key.replace('_', ' ')}: {said[key]}" for key in SHOWN if key in said and said[key] not in (None, "")]
     return "\n".join(lines)
 
 
@@ -83,10 +105,11 @@ def table(said: Json) -> str:
 def error(problem: Json) -> None:
     """The last line of stderr."""
     if sys.stderr.isatty():
-        word = "waiting for you" if problem.get("code") == "HUMAN_INPUT" else "error"
-        text = f"{word}: {problem['message']}\n"
-        text += f"  evidence: {problem['evidence']}\n" if problem.get("evidence") else ""
-        text += f"  → {problem['hint']}\n" if problem.get("hint") else ""
+        known = lenient.of(problem, Problem)
+        word = "waiting for you" if known.code == "HUMAN_INPUT" else "error"
+        text = f"{word}: {known.message}\n"
+        text += f"  evidence: {known.evidence}\n" if known.evidence else ""
+        text += f"  → {known.hint}\n" if known.hint else ""
         text = streams.harmless(text)
     else:
         text = json.dumps({"status": "error", "error": problem}, ensure_ascii=False) + "\n"
