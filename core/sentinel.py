@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 
 from lib import cli
-from lib.campaign import named
+from lib.campaign import named, outlook
 from lib.cli import Call, Tool
 from lib.contract import MINIMUM_STACK, Json, usage
 from lib.plan import checks_file
@@ -50,7 +50,7 @@ def main(call: Call) -> Json:
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or "sentinel")
     if call.options.explain:
         call.look_at_session()
-        return look.verification(look.begin(call), terms, step).document()
+        return outlook.verification(look.begin(call), terms, step).document()
     call.open_session(f"sentinel-{call.cwd.name}", step.slug)
     return Verification(call, terms, step).go()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import cache
+from pathlib import Path
 
 import pytest
 from support import CORE, ROOT
@@ -76,3 +77,17 @@ def test_tests_mirror_the_rooms() -> None:
         subject = path.stem.removeprefix("test_")
         there = LIB / path.parent.name
         assert (there / f"{subject}.py").exists() or list(there.rglob(f"{subject}.py")), f"{path} mirrors no module"
+
+
+@pytest.mark.parametrize("path", sorted(CORE.rglob("*.py")), ids=lambda path: str(path.relative_to(CORE)))
+def test_no_corner_grows(path: Path) -> None:
+    """Who needs more lines has a second idea in one file, or says in the docstring why it is one."""
+    lines = path.read_text().splitlines()
+    most = 150 if path.parent == CORE else 350
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert len(lines) <= most or "one module" in docstring, f"{path.name} has {len(lines)} lines, at most {most}"
+
+
+def test_documents_are_read_as_records_and_not_by_guessing() -> None:
+    """A `.get(` on data says that nobody knows what is in it: `session/documents.py` and `plan/written.py` do."""
+    assert sum(path.read_text().count(".get(") for path in CORE.rglob("*.py")) <= 230

@@ -25,12 +25,14 @@ from lib.process import processes, tools
 from lib.process.tools import ToolResult
 from lib.session import events, ledger, signals
 from lib.session import folder as session
+from lib.session.documents import CheckResult
 from lib.session.folder import Session
 from lib.session.outcome import VERSION
 from lib.tool import edge
 from lib.tool.call import Call, Tool
 from lib.tool.depth import Depth
 from lib.workspace import history
+from msgspec.structs import replace
 from support import CORE
 
 Work = Callable[[Task, Path, Call], Any]
@@ -179,9 +181,8 @@ class Engine:
             evidence.mkdir(parents=True, exist_ok=True)
             output = evidence / f"{check.name}.log"
             output.write_text(str(bad))
-            known = {"name": check.name, "tool": "x", "passed": not bad, "errors": len(bad), "blocking": True, "note": ""}
-            proof = {"output": output.name, "output_sha256": files.sha256(output), "tail": "", "command": [], "exit_code": 0}
-            return known | proof
+            found = CheckResult(check.name, "x", passed=not bad, errors=len(bad), output=output.name)
+            return replace(found, output_sha256=files.sha256(output))
 
         real_write = files.write_atomic
         numbers = threading.Lock()

@@ -108,9 +108,9 @@ def test_without_its_nursery_a_tool_starts_interpreters(house: House) -> None:
 
 def test_an_order_that_crosses_the_end_does_not_hide_it(house: House) -> None:
     words = (
-        "import sys; sys.argv[0] = '/x'\nfrom lib.process import nursery, processes as process\n"
+        "import sys; sys.argv[0] = '/x'\nfrom lib.process import forking, nursery\n"
         "from lib.contract import CORE\nimport os, time\n"
-        "nursery.open_nursery()\ncodes = set()\n"
+        "nursery.open_nursery(forking.serve)\ncodes = set()\n"
         "for n in range(60):\n"
         "    argv = [sys.executable, str(CORE / 'signals.py'), '--help']\n"
         "    child = nursery.start(argv, cwd=None, env=dict(os.environ), inherit={}, stdin=False)\n"

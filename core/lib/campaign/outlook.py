@@ -112,3 +112,10 @@ def _verification(said: Explanation, whole: Plan, phase: Phase, halted: str, new
 def _unverified(said: Explanation, whole: Plan, phase: Phase) -> str:
     terms = Terms.of_phase(whole, phase, said.call.cwd)
     return Verification(said.call, terms, Step(phase.folder, "sentinel")).stale(said.again)
+
+
+def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
+    """What a sentinel alone would do."""
+    why = Verification(said.call, terms, base).stale(said.again)
+    said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
+    return said

@@ -17,9 +17,8 @@ from msgspec import Struct
 from lib.contract import Json, StrataError
 from lib.disk import files
 from lib.plan.task import NO_LIMITS, Limits, Output
+from lib.plan.written import DEFAULT_MAX_ITEMS, Loop, Param
 
-DEFAULT_CAP = 4
-DEFAULT_MAX_ITEMS = 50
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an agent do the work
 
 # References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
@@ -66,13 +65,6 @@ class Worker(Struct, frozen=True):
     @property
     def references(self) -> list[str]:
         return [*self.inputs.values(), *PLACEHOLDER.findall(" ".join((self.target, *self.args)))]
-
-
-class Loop(Struct, frozen=True):
-    to: str
-    max: int
-    then: str = "fail"
-    name: str = ""
 
 
 class Piece(Struct, frozen=True):
@@ -291,13 +283,6 @@ class Question(Stage, frozen=True):
     @property
     def by(self) -> str:
         return "a person"
-
-
-class Param(Struct, frozen=True):
-    about: str = ""
-    default: Any = None
-    type: str = "text"
-    optional: bool = False
 
 
 class Orchestration(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,11 +10,12 @@ from msgspec.structs import asdict, replace
 from lib.contract import Json, StrataError, nearest, usage
 from lib.disk import config, records, schemas
 from lib.disk.config import Document
-from lib.plan import agents, written
-from lib.plan.orchestration import FanOut, Group, Loop, Orchestration, Param, Question, Reference, Stage, Worker
+from lib.plan import agents, beside, written
+from lib.plan.orchestration import FanOut, Group, Orchestration, Question, Reference, Stage, Worker
 from lib.plan.references import References, mentioned
 from lib.plan.task import Limits, Output
-from lib.process import fanout, tools
+from lib.plan.written import Loop, Param
+from lib.process import tools
 
 RESERVED = ("param", "item", "input")  # heads of references that are no stage
 DOERS = ("agent", "tool", "members", "ask")
@@ -59,9 +59,9 @@ class _Reader:
         for name, kept in self.written.modifiers.items():
             self._modifier(name, kept)
         chosen = self._chosen(modifier)
-        kept_stages = tuple(s for s in stages if s.name in chosen)
+        kept = tuple(s for s in stages if s.name in chosen)
         about = self.written.description, tuple(self.written.modifiers)
-        return Orchestration(self.written.name, self.params, self.loops, kept_stages, *about)
+        return Orchestration(self.written.name, self.params, self.loops, kept, *about)
 
     def _error(self, path: list[Any], message: str, hint: str = "") -> StrataError:
         return self.document.error(path, message, hint)
@@ -152,7 +152,7 @@ class _Reader:
         stage = self._kind(at, index, spec)
         if stage.limits.model:
             self._placed([*at, "model"], lambda: config.model_id(stage.limits.model))
-        self._one_writer(at, stage)
+        beside.check_writers(self.document, at, stage)
         self.references.know(stage.name, stage.outputs)
         return stage
 
@@ -188,7 +188,7 @@ class _Reader:
             return Question(**common, **asdict(spec.ask))
         if spec.members:
             members = {n: self._member([*at, "members", n], index, n) for n in spec.members}
-            self._member_graph(at, members)
+            beside.check_members(self.document, at, members)
             return Group(**common, members=members, **asdict(spec.parallel))
         worker = self._worker(at, index, spec, spec.name)
         if spec.foreach:
@@ -314,39 +314,3 @@ class _Reader:
             raise self._error(at, f"the output path {output.path!r} leaves its folder", "give a plain relative path")
         if output.schema:
             self._placed([*at, "schema"], lambda: schemas.load(output.schema))
-
-    # Members and items beside each other
-
-    def _member_graph(self, at: list[Any], members: dict[str, Worker]) -> None:
-        for name, worker in members.items():
-            for other in worker.after:
-                if other not in members:
-                    message = f"there is no member {other!r}"
-                    raise self._error([*at, "members", name, "after"], message, nearest(other, list(members)))
-        try:
-            TopologicalSorter({n: w.after for n, w in members.items()}).prepare()
-        except CycleError as error:
-            message = f"members wait for each other in a circle: {' → '.join(error.args[1])}"
-            raise self._error([*at, "members"], message, "take one `after` away") from None
-
-    def _one_writer(self, at: list[Any], stage: Stage) -> None:
-        """Agents that run at the same time must not write the same folder: nobody could tell who changed what."""
-        if stage.cap == 1 or not stage.fans_out or stage.isolation:
-            return
-        writers = [key for key, worker, _ in stage.announced() if _writes_workspace(worker)]
-        if writers and isinstance(stage, FanOut):
-            message = f"the items of {stage.name!r} write the working folder at the same time"
-            hint = "isolation: worktree, foreach.cap: 1, or an agent that writes only outputs (no `scope`, no `in: workspace`)"
-            raise self._error(at, message, hint)
-        after = stage.order_of(list)
-        for place, one in enumerate(writers):
-            for other in writers[place + 1 :]:
-                if other not in fanout.all_before(after, one) and one not in fanout.all_before(after, other):
-                    message = f"{one!r} and {other!r} write the working folder at the same time"
-                    hint = "let one wait for the other (after:), set parallel.cap: 1, or isolation: worktree"
-                    raise self._error([*at, "members"], message, hint)
-
-
-def _writes_workspace(worker: Worker) -> bool:
-    by_output = any(o.place == "workspace" for o in worker.outputs)
-    return by_output or any(agents.can_write_workspace(agents.load(name)) for name in worker.agents)

@@ -8,7 +8,8 @@ from typing import Any
 from lib.contract import StrataError, nearest
 from lib.disk.config import Document
 from lib.plan import written
-from lib.plan.orchestration import PLACEHOLDER, Param, Reference
+from lib.plan.orchestration import PLACEHOLDER, Reference
+from lib.plan.written import Param
 
 _BRACES = re.compile(r"\{([A-Za-z][\w .*-]*)\}")
 Place = list[Any]  # of something in the file: the keys and numbers that lead to it

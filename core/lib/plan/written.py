@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from lib.plan import task
-from lib.plan.orchestration import DEFAULT_CAP, DEFAULT_MAX_ITEMS, Loop, Param
+
+DEFAULT_CAP = 4
+DEFAULT_MAX_ITEMS = 50
 
 
 class Output(Struct, frozen=True):
@@ -100,6 +102,20 @@ class Stage(Work, frozen=True, kw_only=True):
     parallel: Parallel = Parallel()
     foreach: Foreach | None = None
     ask: Ask | None = None
+
+
+class Loop(Struct, frozen=True):
+    to: str
+    max: int
+    then: str = "fail"
+    name: str = ""
+
+
+class Param(Struct, frozen=True):
+    about: str = ""
+    default: Any = None
+    type: str = "text"
+    optional: bool = False
 
 
 class Orchestrator(Struct, frozen=True):

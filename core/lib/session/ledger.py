@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -42,6 +41,8 @@ from lib.session.ledger_lines import (
     spent_on,
     unknown,
     waiting,
+    wall_total,
+    wall_until_now,
 )
 from lib.session.step import Step
 
@@ -264,7 +265,7 @@ class Ledger:
     # Time: what every run of the session took
 
     def begin_run(self, scope: str = WHOLE) -> None:
-        took = self._wall_total(scope)
+        took = wall_total(self.lines(), scope)
         with self._open() as (descriptor, sums):
             self._append(descriptor, Line("begin", wall=took, scope=scope), sums)
 
@@ -274,26 +275,9 @@ class Ledger:
             self._append(descriptor, Line("end", wall=took, scope=scope), sums)
 
     def wall_seconds(self, scope: str = WHOLE) -> float:
-        """What every run of the scope took, this one until now. The line of its last beginning says what those before it took."""
-        for line in newest_first(self.path):
-            if line.kind in ("begin", "end") and line.scope == scope:
-                return line.wall + (_seconds_since(line.at) if line.kind == "begin" else 0.0)
-            if line.kind == "begin" and not line.scope:
-                break  # the scope has not begun in this run
-        return self._wall_total(scope)
-
-    def _wall_total(self, scope: str) -> float:
-        """From each beginning to its end, or to the last thing that was written before the next."""
-        total, begun, last = 0.0, None, None
-        for line in self.lines():
-            at = datetime.fromisoformat(line.at)
-            again = line.kind == "begin" and line.scope in (WHOLE, scope)
-            if again or (line.kind == "end" and line.scope == scope):
-                until = at if line.kind == "end" else last
-                total += max((until - begun).total_seconds(), 0.0) if begun and until else 0.0  # a clock may have been set back
-                begun = at if line.kind == "begin" and line.scope == scope else None
-            last = at
-        return total + (max((last - begun).total_seconds(), 0.0) if begun and last else 0.0)
+        """What every run of the scope took, this one until now."""
+        known = wall_until_now(newest_first(self.path), scope)
+        return wall_total(self.lines(), scope) if known is None else known
 
     # Reading
 
@@ -360,10 +344,6 @@ class Ledger:
         return last.sums
 
     def _append(self, descriptor: int, line: Line, sums: Scoped) -> None:
-        text = replace(line, at=now(), sums=sums).text()
-        os.write(descriptor, f"{redact(text)}\n".encode())
+        text = redact(replace(line, at=now(), sums=sums).text()) + "\n"
+        os.write(descriptor, text.encode())
         os.fsync(descriptor)
-
-
-def _seconds_since(at: str) -> float:
-    return max((datetime.fromisoformat(now()) - datetime.fromisoformat(at)).total_seconds(), 0.0)

@@ -6,7 +6,7 @@ Looking costs one line, or those at the end, and not the file: a session of ten 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from lib.contract import Json
+from lib.disk.clock import now
 
 BLOCK = 64 * 1024
 
@@ -171,3 +172,35 @@ def spent_on(lines: Sequence[Line]) -> list[Json]:
 
 def add(sums: Scoped, phase: str, charged: Sums) -> Scoped:
     return sums | {scope: sums.get(scope, NOTHING).plus(charged) for scope in {"", phase}}
+
+
+# Time: what every run of the session took
+
+
+def wall_until_now(lines: Iterable[Line], scope: str) -> float | None:
+    """What the runs of a scope took, the last one until now: the line of its beginning says what those before it took. None where
+    it has not begun in this run."""
+    for line in lines:
+        if line.kind in ("begin", "end") and line.scope == scope:
+            return line.wall + (_seconds_since(line.at) if line.kind == "begin" else 0.0)
+        if line.kind == "begin" and not line.scope:
+            return None
+    return None
+
+
+def wall_total(lines: Sequence[Line], scope: str) -> float:
+    """From each beginning to its end, or to the last thing that was written before the next."""
+    total, begun, last = 0.0, None, None
+    for line in lines:
+        at = datetime.fromisoformat(line.at)
+        again = line.kind == "begin" and line.scope in ("", scope)
+        if again or (line.kind == "end" and line.scope == scope):
+            until = at if line.kind == "end" else last
+            total += max((until - begun).total_seconds(), 0.0) if begun and until else 0.0  # a clock may have been set back
+            begun = at if line.kind == "begin" and line.scope == scope else None
+        last = at
+    return total + (max((last - begun).total_seconds(), 0.0) if begun and last else 0.0)
+
+
+def _seconds_since(at: str) -> float:
+    return max((datetime.fromisoformat(now()) - datetime.fromisoformat(at)).total_seconds(), 0.0)

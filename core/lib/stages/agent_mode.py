@@ -29,7 +29,7 @@ from lib.stages.finished import Finished
 from lib.stages.order import Order
 from lib.stages.results import StageResult, StepResult
 from lib.stages.run import Run
-from lib.stages.walk import Words
+from lib.stages.words import Words, told
 from lib.tool import depth
 from lib.tool.call import AlreadyDone, Call, Tool
 
@@ -276,5 +276,5 @@ def _command(call: Call, tool: str, missing: Missing, item: str | None) -> list[
         usage(f"{stage.name} is done by {wanted}, not by {tool}.py")
     if stage.isolation:
         usage(f"{stage.name} wants a worktree", "run this orchestrator in tool mode")
-    finished = Finished(call.session, call.cwd, call.options.model or "", steps.told(call))
+    finished = Finished(call.session, call.cwd, call.options.model or "", told(call))
     return [*call.child_flags(), *steps.command(call, stage, order, finished)]

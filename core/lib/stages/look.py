@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from lib.contract import HOUSE, ExitCode, Json, StrataError, part
 from lib.disk import files
-from lib.plan.orchestration import Loop, Orchestration, Question, Reference, Stage, Worker
+from lib.plan.orchestration import Orchestration, Question, Reference, Stage, Worker
+from lib.plan.written import Loop
 from lib.process import fanout
 from lib.session import costs
 from lib.session.ledger import Ledger
@@ -22,9 +23,8 @@ from lib.session.step import Step
 from lib.stages import loops, redo
 from lib.stages.answers import Answers
 from lib.stages.results import StageResult
-from lib.stages.sentinel import Verification
-from lib.stages.terms import Terms
-from lib.stages.walk import Walk, Words
+from lib.stages.walk import Walk
+from lib.stages.words import Words
 from lib.tool.call import Call
 
 SKIP, RUN, HALT = "SKIP", "RUN", "HALT"
@@ -234,11 +234,4 @@ def _parsed(texts: list[str]) -> list[Reference]:
 
 def orchestrator(said: Explanation, orchestration: Orchestration, params: dict[str, Any], base: Step) -> Explanation:
     Look(said, orchestration, params, base, set()).explain()
-    return said
-
-
-def verification(said: Explanation, terms: Terms, base: Step) -> Explanation:
-    """What a sentinel alone would do."""
-    why = Verification(said.call, terms, base).stale(said.again)
-    said.say(base.slug, RUN if why else SKIP, why or "its grade still holds", "sentinel-auditor", 1 if why and terms.audit else 0)
     return said

@@ -14,7 +14,8 @@ from lib.stages import exhaustion, manifest, worktrees
 from lib.stages.order import Order
 from lib.stages.results import StageResult, StepResult
 from lib.stages.steps import keep_word, perform
-from lib.stages.walk import Walk, Words, blocked
+from lib.stages.walk import Walk
+from lib.stages.words import Words, blocked
 
 
 class Run(Walk):

@@ -26,8 +26,9 @@ from lib.stages.cycles import CHECKS, MAX_CYCLES, WRITE, Cycles, State
 from lib.stages.finished import Finished
 from lib.stages.order import Order, sealed
 from lib.stages.results import StageResult, StepResult
-from lib.stages.steps import judged, perform, skip, told
+from lib.stages.steps import judged, perform, skip
 from lib.stages.terms import Judges, Terms
+from lib.stages.words import told
 from lib.tool.call import Call
 
 NOT_LOOKED = Results((), "FAIL", 1)  # what is known of a folder that could not be looked at

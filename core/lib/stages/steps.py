@@ -8,72 +8,21 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, ExitCode, Interrupted, Json
+from lib.contract import HOPELESS, REPEATED, ExitCode, Interrupted, Json
 from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.orchestration import Stage
 from lib.process import processes, tools
 from lib.session import signals
-from lib.session.attempts import OUTCOME, Attempt, read_outcome
-from lib.session.outcome import GOOD, Outcome
+from lib.session.attempts import OUTCOME, read_outcome
+from lib.session.outcome import Outcome
 from lib.stages.finished import Finished
 from lib.stages.order import Order, consumed
 from lib.stages.results import StepResult
+from lib.stages.words import result_of, skipped, told, tries_at, used_up
 from lib.tool.call import Call
 
 LONG_WORD = 16 * 1024  # bytes; Linux takes 128 KiB in one argument, and a person reads none of that
-
-
-def told(call: Call) -> str:
-    """A digest of what every step of this run is told besides."""
-    texts = [Path(p).read_text(encoding="utf-8") for p in call.options.extra_context]
-    return files.digest(texts)[:16] if texts else ""
-
-
-def last_word(
-    call: Call, stage: Stage, order: Order, finished: Finished, past: bool = False, rerun: int = 0
-) -> StepResult | None:
-    """How the step stands if nothing more is to be done about it: finished, or given up. `past`: it went on from here."""
-    outcome, _ = finished.look(order, stage.limits.model, past)
-    if outcome:
-        return skipped(call, order, outcome)
-    tries = _tries(call, order, finished, stage.limits.model)
-    if tries and (past or used_up(stage, tries, finished, rerun)):
-        return skipped(call, order, tries[-1])
-    return None
-
-
-def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) -> bool:
-    """Whether a step that failed has had all the tries it is allowed: its retries, one more where its coordinator gives what had
-    failed by then (`rerun`) another chance, one for everything new it is told. All are counted on disk: a resume adds none."""
-    last = tries[-1]
-    if finished.told and all(t.told != finished.told for t in tries):
-        return False
-    timeouts = sum(t.exit_code == ExitCode.TIMEOUT for t in tries)
-    if last.exit_code not in REPEATED or timeouts > 1 or last.code in HOPELESS:
-        return True
-    once_more = all(t.kind != "rerun" and t.number < rerun for t in tries)
-    return len(tries) > stage.retry_max and not once_more
-
-
-def _tries(call: Call, order: Order, finished: Finished, tier: str) -> list[Outcome]:
-    """The attempts at this very work that count against its retries; heals and repairs belong to the try they fix."""
-    past = finished.redo_before.get(str(order.step), 0)
-    counted: list[Outcome] = []
-    last: tuple[Attempt, Outcome] | None = None
-    for attempt, outcome in call.session.ended(order.step):
-        same = outcome.fingerprint == order.task.fingerprint and not finished.another_agent(outcome, tier)
-        stopped = outcome.exit_code in NEVER_ABSORBED or outcome.code == "CORRUPT_STATE"
-        if attempt.number <= past or not same or stopped:
-            continue
-        last = (attempt, outcome)
-        if outcome.kind in ("first", "retry", "rerun"):
-            counted = [*(counted if outcome.kind != "first" else []), outcome]  # a first try begins the count anew
-        elif counted:  # how the heals and repairs of a try ended is how it ended
-            counted[-1] = replace(outcome, kind=counted[-1].kind, told=counted[-1].told)
-        if counted and counted[-1].good:
-            counted = []  # it had succeeded: if it has to run again, then as if for the first time
-    return counted if last and not finished.read_changed(order, *last) else []  # what it read has changed: it is worth a try
 
 
 def skip(call: Call, stage: Stage, order: Order, finished: Finished) -> StepResult | None:
@@ -96,10 +45,6 @@ def keep_word(call: Call, order: Order, done: StepResult) -> StepResult:
     return done
 
 
-def skipped(call: Call, order: Order, outcome: Outcome) -> StepResult:
-    return _result(call, order, outcome, len(call.session.attempts(order.step)), skipped=True)
-
-
 def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
     """What a check said of the folder as it still is. Asking it again would only give the same answer another time."""
     outcome = finished.judgement(order)
@@ -109,7 +54,7 @@ def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
 def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: int = 0) -> StepResult:
     """Has the step done, with as many retries as are left to it. One that had none left, and by that stopped a run, gets one more
     when a person runs it again; who only goes on with a run that was cut off has not been told yet that it failed."""
-    tries = _tries(call, order, finished, stage.limits.model)
+    tries = tries_at(call, order, finished, stage.limits.model)
     left, kind = _next_try(stage, tries)
     told_of = all(t.number < finished.reported for t in tries)
     if tries and used_up(stage, tries, finished, rerun) and not told_of:
@@ -126,7 +71,7 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: i
         if last.exit_code not in REPEATED or last.code in HOPELESS or timeouts > 1:
             break
     assert last
-    return _result(call, order, last, len(call.session.attempts(order.step)), skipped=False)
+    return result_of(call, order, last, len(call.session.attempts(order.step)), skipped=False)
 
 
 def _next_try(stage: Stage, tries: list[Outcome]) -> tuple[int, str]:
@@ -144,7 +89,7 @@ def _wait(stage: Stage, retries_done: int) -> None:
 
 def command(call: Call, stage: Stage, order: Order, finished: Finished) -> list[str]:
     """The command line for one more attempt, for whoever is to call it. It is the next try, whoever made those before."""
-    tries = _tries(call, order, finished, stage.limits.model)
+    tries = tries_at(call, order, finished, stage.limits.model)
     _, kind = _next_try(stage, tries)
     return _command(call, stage, order, kind, tries[-1] if tries else None, call.cwd)
 
@@ -255,20 +200,3 @@ def _empty_claim(tool: str, reply: tools.ToolResult, said: Outcome | None, order
         return None
     reason = f"without {', '.join(missing)}" if missing else f"with the verdict {said.verdict if said else None!r}"
     return {"code": "CHILD_CRASHED", "message": f"{tool} claimed success {reason}", "hint": "look at its attempt folder"}
-
-
-def _result(call: Call, order: Order, outcome: Outcome, attempts: int, skipped: bool) -> StepResult:
-    roots = {"session": call.session.folder, "workspace": call.cwd}
-    did = files.digest(sorted(outcome.made.items()))
-    return StepResult(
-        key=order.key,
-        exit_code=outcome.exit_code,
-        verdict=outcome.verdict if outcome.good or outcome.verdict not in GOOD else "failed",
-        outputs={c.output: str(files.find(roots[c.root], c.path)) for c in outcome.outputs},
-        error=outcome.error,
-        attempts=attempts,
-        skipped=skipped,
-        note=outcome.note,
-        did=did,
-        came_to=files.digest([did, [[c.output, c.sha256] for c in outcome.outputs]]),
-    )

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, Json, part
 from lib.disk import files
-from lib.plan.orchestration import Loop, Orchestration, Question, Stage
-from lib.process import fanout
+from lib.plan.orchestration import Orchestration, Question, Stage
+from lib.plan.written import Loop
 from lib.session.step import Step
 from lib.stages import exhaustion, loops
 from lib.stages.answers import Answers
@@ -23,7 +23,7 @@ from lib.stages.finished import Finished
 from lib.stages.order import Order
 from lib.stages.orders import Orders
 from lib.stages.results import StageResult, StepResult
-from lib.stages.steps import last_word, skipped, told
+from lib.stages.words import Words, skipped, told
 from lib.tool.call import Call
 
 
@@ -95,7 +95,9 @@ class Walk:
         ended = self.done_as_one(stage)
         if ended:
             return ended
-        words = Words(self, stage, self.orders.of(stage, step))
+        rerun = 0 if self.answered_behind(stage) else getattr(self.call.options, "rerun", 0)
+        orders = self.orders.of(stage, step)
+        words = Words(stage, orders, self.orders, self.finished, self.gone_over(stage), rerun)
         ended = self.exhausted(stage, words) or self.as_it_stands(stage, words) or self.perform(stage, words)
         self.pass_by(words)
         return ended
@@ -302,64 +304,8 @@ class Walk:
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", steps, error, note, question=question)
 
 
-class Words:
-    """What is known of each step of a stage before anything is done: finished, given up, blocked by one it waits for, or nothing.
-    A step that waits for others is made of what they came to, so its own word is known only when theirs are."""
-
-    def __init__(self, walk: Walk, stage: Stage, orders: list[Order]) -> None:
-        self.walk = walk
-        self.stage = stage
-        self.orders = orders
-        self.table = {o.key: o for o in orders}
-        self.after = {o.key: list(o.waits_for) for o in orders}
-        fanout.check_graph(self.after, stage.name)
-        self.past = walk.gone_over(stage)
-        self.rerun = 0 if walk.answered_behind(stage) else getattr(walk.call.options, "rerun", 0)
-        self.known: dict[str, StepResult] = {}
-        self._looked: dict[str, tuple[str, StepResult | None]] = {}
-        for key in fanout.one_by_one(self.after):
-            if all(other in self.known for other in self.after[key]):
-                found = self.word(key, True)
-                if found:
-                    self.known[key] = found
-
-    @property
-    def complete(self) -> bool:
-        return len(self.known) == len(self.orders)
-
-    @property
-    def all_ok(self) -> bool:
-        return self.complete and all(s.ok for s in self.known.values())
-
-    def ready(self, key: str) -> Order:
-        """The order, made of what those it waits for came to."""
-        before = {k: (self.table[k], self.known[k].came_to) for k in self.after[key]}
-        self.table[key] = self.walk.orders.behind(self.table[key], before)
-        return self.table[key]
-
-    def word(self, key: str, given_up: bool = False) -> StepResult | None:
-        """How a step stands whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
-        cause = next((o for o in self.after[key] if not self.known[o].ok), None)
-        if cause:
-            return blocked(key, cause)
-        order = self.ready(key)
-        if key not in self._looked or self._looked[key][0] != order.task.fingerprint:
-            found = last_word(self.walk.call, self.stage, order, self.walk.finished, self.past, self.rerun)
-            self._looked[key] = (order.task.fingerprint, found)
-        found = self._looked[key][1]
-        return self.learn(key, found) if found and (found.ok or given_up) else None
-
-    def learn(self, key: str, result: StepResult) -> StepResult:
-        self.known[key] = result
-        return result
-
-
 def _each(value: Any) -> list[str]:
     return cast(list[str], value) if isinstance(value, list) else [str(value)]
-
-
-def blocked(key: str, cause: str) -> StepResult:
-    return StepResult(key, ExitCode.FAILURE, "blocked", error={"code": "BLOCKED", "message": f"{cause} did not succeed"})
 
 
 def _reasons(bad: list[StepResult]) -> str:

@@ -20,7 +20,7 @@ from typing import NoReturn
 from lib import names
 from lib.contract import LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.disk.redact import redact
-from lib.process import keeper, nursery, processes
+from lib.process import forking, keeper, nursery, processes
 from lib.session import events, signals, trace, watchers
 from lib.tool import depth as depths
 from lib.tool import grant, printing
@@ -66,7 +66,7 @@ def run(
     command line before it is parsed, where that only names what is known already."""
     _open_missing_streams()
     if tool.layer:
-        nursery.open_nursery()
+        nursery.open_nursery(forking.serve)
     else:
         nursery.give_back()  # a spawn starts no tools
     keeper.become_subreaper()
