@@ -109,6 +109,7 @@ async def query(*, prompt: str, options: ClaudeAgentOptions) -> AsyncIterator[An
     talk = _Session(prompt, options)
     yield SystemMessage("init", {"session_id": talk.id, "cwd": str(options.cwd), "tools": talk.tools, "model": talk.model})
     while talk.end is None:
+        talk.keep()  # as the CLI does: one that is cut off can be resumed
         status, blocks = await talk.ask_model()
         if status != 200:
             talk.end = talk.result("success", is_error=True, api_error_status=status, result=f"API Error: {status} scripted")

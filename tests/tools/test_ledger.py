@@ -193,7 +193,9 @@ def test_a_line_that_cannot_be_read_stops_the_run_is_kept_aside_and_the_next_goe
 def test_time_is_counted_per_run_and_per_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = session(tmp_path, wall_seconds=100)
     clock = [0]
-    monkeypatch.setattr("lib.session.ledger.now", lambda: f"2026-01-01T00:{clock[0] // 60:02d}:{clock[0] % 60:02d}+00:00")
+    for module in ("ledger", "ledger_lines"):
+        at = f"lib.session.{module}.now"
+        monkeypatch.setattr(at, lambda: f"2026-01-01T00:{clock[0] // 60:02d}:{clock[0] % 60:02d}+00:00")
     for seconds, does in (
         *((0, ledger.begin_run), (5, lambda: ledger.begin_run("p")), (12, lambda: ledger.end_run("p"))),
         *((20, ledger.begin_run), (30, lambda: ledger.begin_run("p"))),

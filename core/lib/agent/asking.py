@@ -27,7 +27,7 @@ from lib.session.outcome import FileChange, Outcome
 from lib.session.step import Step
 from lib.tool.call import Call
 
-GO_ON = "The model could not be reached for a while. Go on with your task where you were."
+GO_ON = "The model could not be reached for a while. Continue your task where you were."
 LoadSdk = Callable[[], Any]
 
 

@@ -146,7 +146,7 @@ def _written(session: Path, phase: str) -> list[Written]:
 def run_steadily(
     chosen: list[checks_file.Check], cwd: Path, evidence: Path, session: Path
 ) -> tuple[list[CheckResult], dict[str, str], bool]:
-    """Runs checks on a folder, and says how the folder stands afterwards and whether that is what they judged. Where files
+    """Runs checks on a folder, and returns the state of the folder afterwards and whether that is what they judged. Where files
     changed while they ran, they run once more: what they write themselves changes again, and what somebody else wrote is seen."""
     own = {path for path, writes in History(session).all_writes().items() if _is_check(writes[-1].step)}
     records, after, changed = _run_and_look(chosen, cwd, evidence, session)

@@ -103,7 +103,7 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     context: list[Path] = []
     reads = [Path(p) for p in task.reads]
     tries = 0
-    session = ""  # the agent session to go on with: an interrupted one, or where a heal is cheaper that way
+    session = ""  # the agent session to continue: an interrupted one, or where a heal is cheaper that way
     cut_short = healing.interrupted(call, step, task)
     while True:
         with Underway.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:

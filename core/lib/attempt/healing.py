@@ -42,7 +42,7 @@ def must_ask_parent(task: Task, work: Outcome) -> bool:
 
 
 def worth_continuing(work: Outcome) -> str:
-    """The agent session a heal goes on with: it has read everything already. One that broke off, or has grown so long that
+    """The agent session a heal continues: it has read everything already. One that broke off, or has grown so long that
     sending all of it again costs more than starting over, is not continued."""
     read = work.tokens - sum(int(used["outputTokens"]) for used in work.usage.values() if "outputTokens" in used)
     ended_well = work.code in ("STAGE_FAILED", "NOT_VERIFIED")
@@ -78,7 +78,7 @@ def feedback(done: Underway, work: Outcome) -> Path:
     path = done.attempt.folder / "feedback.md"
     files.write_atomic(
         path,
-        f"The previous attempt did not pass. What was found:\n\n{issues}\n\nMend exactly these, and keep what was right. "
+        f"The previous attempt did not pass. What was found:\n\n{issues}\n\nFix exactly these, and keep what was right. "
         f"What it wrote is in {done.attempt.out}.\n",
     )
     return path

@@ -25,7 +25,7 @@ def request_of(call: Call, reply: ToolResult) -> Path | None:
 
 
 class Answer(Struct, frozen=True):
-    """What comes of a request: a resolution to go on with, or a question for a person, or an end that is not ours to absorb."""
+    """What comes of a request: a resolution to work by, or a question for a person, or an end that is not ours to absorb."""
 
     resolution: Path | None = None
     judged: bool = False  # somebody thought about it, so that it may be worth more than one more try

@@ -105,7 +105,7 @@ class Said(Struct, frozen=True):
 
 
 def hear(waited: list[Json], approve: str | None, reject: str | None, answers: dict[str, str]) -> Said:
-    """Holds what is said against what is waiting, before anything runs."""
+    """Compares what is said with what is waiting, before anything runs."""
     waiting = {
         w["phase"]: Asked(w["phase"], w["at"], w["question"], tuple(w["show"]), w["answer_schema"], w["digest"]) for w in waited
     }
@@ -145,7 +145,7 @@ def read_answer(asked: Asked, text: str) -> Any:
 
 
 def waiting(asked: Asked, command: str) -> Json:
-    """How a phase stands that waits for a person. It has not failed."""
+    """The document of a phase that waits for a person. It has not failed."""
     how = f"--answer {asked.phase}=@FILE" if asked.answer_schema else "--approve"
     hint = f'{command} {how}, or {command} --reject "why"'
     error = {"code": "HUMAN_INPUT", "message": asked.question, "hint": hint}

@@ -15,7 +15,7 @@ from lib.tool.call import Call
 
 
 def coordinate(call: Call, plan: Plan, phase: Phase) -> dict[str, ToolResult]:
-    """Has an agent call the runs of a phase. How each stands is read from the files."""
+    """Has an agent call the runs of a phase. The status of each is read from the files."""
     agent_mode.keep_phase(call, _folder(call, phase), plan, phase)
     listed: Json = {}
     for run in phase.runs:
@@ -30,7 +30,7 @@ def coordinate(call: Call, plan: Plan, phase: Phase) -> dict[str, ToolResult]:
 
 
 def _from_files(call: Call, plan: Plan, phase: Phase, run: Run, reply: ToolResult) -> ToolResult:
-    """How a run stands, whatever the agent says of it."""
+    """The status of a run, whatever the agent says of it."""
     path = _folder(call, phase) / run.name / "manifest.json"
     known = files.read_json(path) if path.exists() else {"exit_code": None}
     left = outlook.unfinished(call, plan, phase, run)

@@ -71,7 +71,7 @@ class Campaign(Progress):
     # A goal: the plan an agent wrote for it, and what came of it
 
     def ask_about_plan(self) -> ToolResult | None:
-        """How it stands if nobody has said yes to a plan that no person wrote."""
+        """The status of a campaign whose plan no person wrote, and nobody has approved."""
         asked = goals.asked(self.call, self.plan, self.base)
         said = ("approve", "--approve-plan", None) if self.call.options.approve_plan else None
         return self.decided(asked, said, "plan") if asked else None
@@ -122,7 +122,7 @@ class Campaign(Progress):
         )
 
     def by_agent(self) -> None:
-        """An agent calls the coordinators; how each phase stands is read from the files afterwards."""
+        """An agent calls the coordinators; the status of each phase is read from the files afterwards."""
         listed: Json = {}
         for phase in self.plan.phases:
             after = f" (after {', '.join(phase.depends_on)})" if phase.depends_on else ""
@@ -224,7 +224,7 @@ class Campaign(Progress):
         return reply
 
     def ask(self, phase: Phase, at: str) -> ToolResult | None:
-        """How the phase stands if a person has not said yes; None if there is nothing to wait for."""
+        """The status of a phase that a person has not approved yet; None if there is nothing to wait for."""
         if not phase.checkpoint or phase.checkpoint.at != at:
             return None
         with self._lock:

@@ -36,7 +36,7 @@ def written_for_goal(call: Call) -> Choice:
     """The plan that an agent writes for a goal. Before it exists the session is one without phases: it can be resumed."""
     options = call.options
     if options.resume:
-        usage("--goal begins something; a session goes on with the goal it has", "leave out --goal, or --resume")
+        usage("--goal begins something; a session keeps the goal it has", "leave out --goal, or --resume")
     if options.plan or options.dry_run or options.explain:
         usage("--goal has a plan written: it comes without one, and there is nothing to look at before", "add --goal alone")
     if options.rounds is not None and not 1 <= options.rounds <= goals.MAX_ROUNDS:

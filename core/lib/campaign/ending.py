@@ -63,7 +63,7 @@ class Ending(Struct, frozen=True):
         return ExitCode.SUCCESS, None
 
     def more_budget(self, error: Json) -> str:
-        """How to go on with more: the campaign's limits on the command line, those of a phase in the plan."""
+        """How to resume with more: the campaign's limits on the command line, those of a phase in the plan."""
         kind = part(error, "limit") or "usd"
         if part(error, "scope"):
             return f"raise `budget: {{{kind}: …}}` of that phase in {self.source}, then: {self.resume} {self.source}"

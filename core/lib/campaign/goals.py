@@ -37,7 +37,7 @@ def begin(call: Call) -> None:
     """What was asked, before anything is done about it."""
     path = call.session.folder / GOAL
     if path.exists() and read(call.session.folder)["goal"] != call.options.goal:
-        usage(f"{call.session.folder} is the session of another goal", "go on with it by --resume, or give another --session-dir")
+        usage(f"{call.session.folder} is the session of another goal", "resume it with --resume, or give another --session-dir")
     if not path.exists():
         known = {"goal": call.options.goal, "rounds": call.options.rounds or 1, "at": now()}
         named = call.options.checks

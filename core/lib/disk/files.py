@@ -100,7 +100,7 @@ def read_json(path: Path) -> Json:
     return document  # type: ignore[return-value]
 
 
-# What a session is, not how it stands: without these there is nothing to go on with.
+# What a session is, not how far it has come: without these there is nothing to resume.
 _NEEDED = ("effective-config.json", "plan.yaml", "goal.json", "held.json")
 
 

@@ -303,7 +303,7 @@ class Ledger:
         os.write(descriptor, "".join(f"{line.text()}\n" for line in good).encode())
         os.fsync(descriptor)
         message = f"{self.path} holds {len(found) - len(good)} lines that cannot be read"
-        hint = f"it is kept as {aside.name}; run it again to go on with the {len(good)} lines that can"
+        hint = f"it is kept as {aside.name}; run it again to continue from the {len(good)} lines that can"
         raise StrataError("CORRUPT_STATE", message, hint)
 
     def session(self, agent_session_id: str) -> Line | None:

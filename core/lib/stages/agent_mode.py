@@ -103,7 +103,7 @@ def keep_run(call: Call, home: Path, orchestration: Orchestration, params: dict[
 
 
 def standing(call: Call, orchestration: Orchestration, params: dict[str, Any], base: Step) -> Json | Missing:
-    """How the run stands: its manifest where it has come to an end, or what is to be done next."""
+    """The manifest of a run that has come to an end, or what is to be done next."""
     try:
         return Standing(call, orchestration, params, base).go()
     except Missing as missing:

@@ -1,4 +1,4 @@
-"""How stages stand: the result of each, and the stage manifest made of them."""
+"""The stage manifest: the result of every stage, as one document."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from lib.contract import STATUS, ExitCode, Json, part
 
 
 class StepResult(Struct, frozen=True):
-    """How a step stands. `key` is the member or item; a stage of one step has none."""
+    """What a step came to. `key` is the member or item; a stage of one step has none."""
 
     key: str
     exit_code: ExitCode

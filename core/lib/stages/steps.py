@@ -53,7 +53,7 @@ def judged(call: Call, order: Order, finished: Finished) -> StepResult | None:
 
 def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: int = 0) -> StepResult:
     """Has the step done, with as many retries as are left to it. One that had none left, and by that stopped a run, gets one more
-    when a person runs it again; who only goes on with a run that was cut off has not been told yet that it failed."""
+    when a person runs it again; who only resumes a run that was cut off has not been told yet that it failed."""
     tries = tries_at(call, order, finished, stage.limits.model)
     left, kind = _next_try(stage, tries)
     told_of = all(t.number < finished.reported for t in tries)

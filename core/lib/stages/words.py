@@ -31,7 +31,7 @@ def told(call: Call) -> str:
 def last_word(
     call: Call, stage: Stage, order: Order, finished: Finished, past: bool = False, rerun: int = 0
 ) -> StepResult | None:
-    """How the step stands if nothing more is to be done about it: finished, or given up. `past`: it went on from here."""
+    """The result of a step about which nothing more is to be done: finished, or given up. `past`: the run went on from here."""
     outcome, _ = finished.look(order, stage.limits.model, past)
     if outcome:
         return skipped(call, order, outcome)
@@ -133,7 +133,7 @@ class Words:
         return self.table[key]
 
     def word(self, key: str, given_up: bool = False) -> StepResult | None:
-        """How a step stands whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
+        """The result of a step whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
         cause = next((o for o in self.after[key] if not self.known[o].ok), None)
         if cause:
             return blocked(key, cause)

@@ -253,7 +253,7 @@ def _stage_status(node: Node, entry: Entry) -> str:
 
 
 def _sum(node: Node, told: str, going: bool) -> str:
-    """How a phase or a run stands: by what is going on below it, then by what it says of itself."""
+    """The status of a phase or a run: by what is going on below it, then by what it says of itself."""
     below = [n.status for n in node.nodes]
     if RUNNING in below or PARKED in below:
         return RUNNING if RUNNING in below else PARKED

@@ -114,7 +114,7 @@ class Scene(Struct):
     now: float = 0.0
 
     def counts(self) -> dict[str, int]:
-        """How many steps stand how."""
+        """How many steps have which status."""
         return Counter(node.status for node in leaves(self.root))
 
     @property

@@ -24,7 +24,7 @@ Signature = tuple[int, int, int, int, int]
 
 
 def state(root: Path, exclude: tuple[Path, ...] = ()) -> str:
-    """A digest of how a folder stands. It changes with any change of a file, and costs one look at each, not one read."""
+    """A digest of a folder's state. It changes with any change of a file, and costs one look at each, not one read."""
     entries = Snapshot({"root": root}, exclude).entries["root"]
     return files.digest(sorted((text_name(path), signature) for path, signature in entries.items()))
 

@@ -90,6 +90,6 @@ def _check_drift(request: Request, recorded: Path, stored_hash: str, accept: boo
     raise StrataError(
         "FIXTURE_DRIFT",
         f"the prompt differs from the one recorded in {recorded}:\n{diff}",
-        "record it again, or go on with --accept-drift if the difference does not matter",
+        "record it again, or accept it with --accept-drift if the difference does not matter",
         detail={"diff": diff},
     )
