@@ -19,7 +19,7 @@ from lib import cli
 from lib.agent import sandbox
 from lib.agent.asking import Room, came_to
 from lib.agent.drivers import record
-from lib.agent.drivers.stand_in import standing_in
+from lib.agent.drivers.stand_in import give_back, standing_in
 from lib.agent.request import given_attempt, has_shell, make_request, read_texts, read_tools, watched
 from lib.cli import Call, Tool
 from lib.contract import Json
@@ -110,10 +110,11 @@ def main(call: Call) -> Json:
 
 
 def load_sdk() -> Any:
-    """Most of its import is mcp, of which it needs only names."""
-    with contextlib.suppress(ImportError, AttributeError, TypeError, RuntimeError), standing_in("mcp", "claude_agent_sdk"):
+    """Most of its import is mcp and jsonschema, of which it needs only names: we serve no tools from this process."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError, RuntimeError), standing_in("claude_agent_sdk", "mcp", "jsonschema"):
         import claude_agent_sdk as sdk
-    import claude_agent_sdk as sdk  # for a version that needs the real mcp
+    give_back("jsonschema")  # we use it ourselves
+    import claude_agent_sdk as sdk  # for a version that needs the real ones
 
     return sdk
 

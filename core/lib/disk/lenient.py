@@ -49,6 +49,15 @@ def _value(value: Any, kind: Any) -> Any:
     return found if listed else next(iter(found), None)
 
 
+def prepare(*kinds: type[msgspec.Struct]) -> None:
+    """Works out how these are read, once for every process that is forked from this one."""
+    for kind in kinds:
+        for field in _fields(kind):
+            record, _ = _record(field.type)
+            if record:
+                prepare(record)
+
+
 @cache
 def _record(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
     """The record that a field holds, and whether it holds many."""

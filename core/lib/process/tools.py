@@ -211,6 +211,10 @@ def hand_over(line: str) -> dict[str, str]:
         return {}
 
 
+def prepare_for_forks() -> None:
+    lenient.prepare(Said)
+
+
 def believe(name: str, finished: Finished) -> ToolResult:
     """A child's code counts only when its document says the same."""
     try:

@@ -16,7 +16,7 @@ CORE = Path(__file__).resolve().parents[3] / "core"
 def test_the_sdk_needs_only_names_of_mcp() -> None:
     words = (
         "import sys\nfrom lib.agent.drivers.stand_in import standing_in\n"
-        "with standing_in('mcp', 'claude_agent_sdk'):\n    import claude_agent_sdk as sdk\n"
+        "with standing_in('claude_agent_sdk', 'mcp', 'jsonschema'):\n    import claude_agent_sdk as sdk\n"
         "sdk.ClaudeAgentOptions(); assert 'pydantic' not in sys.modules; sdk.ToolAnnotations()"
     )
     done = subprocess.run([sys.executable, "-c", words], cwd=CORE, capture_output=True, text=True, check=False)
@@ -35,7 +35,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_one_that_needs_more_than_names_gets_the_real_thing(library: Path) -> None:
     (library / "heavy_user.py").write_text("import heavy_part\nnumber = heavy_part.number + 1\n")
-    with suppress(TypeError), standing_in("heavy_part", "heavy_user"):
+    with suppress(TypeError), standing_in("heavy_user", "heavy_part"):
         import heavy_user  # type: ignore[import-not-found]
     import heavy_user  # type: ignore[import-not-found]
 

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import sys
-from functools import cached_property
 from pathlib import Path
 
 from lib.contract import HOUSE, Json
 
 MARK = "{{strata:"
 LITERAL = "{{strata:literal:"  # what a text that itself speaks of such names becomes
+_SWAPPED = re.compile(r"\{\{strata:[a-z]+\}\}$")
 _ATTEMPT = re.compile(r"(?<=/)attempt-\d+(?=[/\s.,;)]|$)")
 
 
@@ -29,19 +29,16 @@ class Names:
         self.names = dict(pairs)
         self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
 
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The longest first: a session may lie in the workspace, or the workspace in the session. A path ends where it ends:
-        /a/work is not the beginning of /a/work-2."""
-        longest_first = sorted(self.names, key=lambda path: -len(path))
-        return re.compile(r"(?<![\w.-])(?:" + "|".join(re.escape(p) for p in longest_first) + r")(?![\w-]|\.\w)")
-
     def told(self, text: str) -> str:
         """A prompt as it is compared with a recorded one: how often an attempt was cut off before makes no difference."""
         return _ATTEMPT.sub("attempt-n", self.hide(text))
 
     def hide(self, text: str) -> str:
-        return self.pattern.sub(lambda found: self.names[found[0]], text.replace(MARK, LITERAL))
+        """The longest first: a session may lie in the workspace, or the workspace in the session."""
+        text = text.replace(MARK, LITERAL)
+        for path in sorted(self.names, key=len, reverse=True):
+            text = _swap(text, path, self.names[path]) if path in text else text
+        return text
 
     def show(self, text: str) -> str:
         for name, folder in self.folders.items():
@@ -53,3 +50,26 @@ class Names:
 
     def show_in(self, document: Json) -> Json:
         return json.loads(self.show(json.dumps(document, ensure_ascii=False)))
+
+
+def _swap(text: str, path: str, name: str) -> str:
+    """A path ends where it ends: /a/work is not the beginning of /a/work-2. A pattern would be compiled anew in every process."""
+    parts: list[str] = []
+    begin = 0
+    while (at := text.find(path, begin)) >= 0:
+        end = at + len(path)
+        parts += [text[begin:at], path if _goes_on(text, at, end) else name]
+        begin = end
+    return "".join([*parts, text[begin:]])
+
+
+def _goes_on(text: str, at: int, end: int) -> bool:
+    """Whether what stands there is a part of a longer name. A path that was swapped already ends like one."""
+    before, after, next_one = text[at - 1 : at] if at else "", text[end : end + 1], text[end + 1 : end + 2]
+    swapped = before == "}" and _SWAPPED.search(text, max(at - 30, 0), at) is not None
+    in_extension = after == "." and (next_one.isalnum() or next_one == "_")
+    return swapped or before == "." or _in_name(before) or _in_name(after) or in_extension
+
+
+def _in_name(letter: str) -> bool:
+    return letter.isalnum() or (letter != "" and letter in "_-")

@@ -1,8 +1,8 @@
 """Importing a library without a part of it that it loads at once and we never use.
 
-The agent SDK imports `mcp`, which takes five times as long as the rest of it, for servers that run inside this process.
-We start none. While the SDK is imported a stand-in answers for `mcp`: whatever is asked for by name is there, and refuses
-to be used. An SDK that needs more of it than names gets the real one.
+The agent SDK imports `mcp` and `jsonschema`, which take six times as long as the rest of it, for servers that run inside this
+process. We start none. While the SDK is imported a stand-in answers for them: whatever is asked for by name is there, and refuses
+to be used. An SDK that needs more of them than names gets the real ones.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class _Module(ModuleType):
 
 
 class _Finder:
-    def __init__(self, package: str) -> None:
-        self.package = package
+    def __init__(self, packages: tuple[str, ...]) -> None:
+        self.packages = packages
 
     def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] == self.package else None  # type: ignore[arg-type]
+        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] in self.packages else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Module(spec.name)
@@ -51,17 +51,23 @@ class _Finder:
 
 
 @contextmanager
-def standing_in(package: str, user: str) -> Generator[None]:
-    """While `user` is imported, nothing of `package` is. Fails as the import fails, leaving neither loaded."""
+def standing_in(user: str, *packages: str) -> Generator[None]:
+    """While `user` is imported, nothing of these packages is. Fails as the import fails, leaving none of them loaded."""
     before = set(sys.modules)
-    finder = _Finder(package)
+    finder = _Finder(packages)
     sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
     try:
         yield
     except BaseException:  # whatever it was: a half-imported library must not stay behind
         for added in set(sys.modules) - before:
-            if added.split(".")[0] in (user, package):
+            if added.split(".")[0] in (user, *packages):
                 del sys.modules[added]
         raise
     finally:
         sys.meta_path.remove(finder)  # type: ignore[arg-type]
+
+
+def give_back(package: str) -> None:
+    """From now on the real one is imported, for all but who got the stand-in."""
+    for name in [n for n, module in sys.modules.items() if n.split(".")[0] == package and isinstance(module, _Module)]:
+        del sys.modules[name]
