@@ -86,7 +86,7 @@ def show(folder: Path) -> Json:
     lines += [f"! {warning}" for warning in seen.manifest.warnings]
     if error and not seen.alive:
         lines += ["", f"{error.code}: {error.message}", *([f"→ {error.hint}"] if error.hint else [])]
-    return said(session=gallery.entry(folder), text="\n".join([*lines, "", str(folder)]))
+    return said(session=gallery.entry(seen), text="\n".join([*lines, "", str(folder)]))
 
 
 def watch(folder: Path) -> Json:

@@ -111,7 +111,8 @@ def main(call: Call) -> Json:
 
 def load_sdk() -> Any:
     """Most of its import is mcp and jsonschema, of which it needs only names: we serve no tools from this process."""
-    with contextlib.suppress(ImportError, AttributeError, TypeError, RuntimeError), standing_in("claude_agent_sdk", "mcp", "jsonschema"):
+    unfit = (ImportError, AttributeError, TypeError, RuntimeError)
+    with contextlib.suppress(*unfit), standing_in("claude_agent_sdk", "mcp", "jsonschema"):
         import claude_agent_sdk as sdk
     give_back("jsonschema")  # we use it ourselves
     import claude_agent_sdk as sdk  # for a version that needs the real ones

@@ -1,4 +1,4 @@
-"""Benchmarks: every figure is a ratio measured side by side in one run. `uv run python tests/benchmarks/run.py [a b c d e f]`
+"""Benchmarks: every figure is a ratio measured side by side in one run. `uv run python tests/benchmarks/run.py [a b c d e f g]`
 
 Prints a table and, last, one line of JSON. Absolute times mean nothing on a shared machine and are not shown.
 """
@@ -178,12 +178,11 @@ def e(folder: Path, count: int = 2000) -> dict[str, float]:
     argv = [*fan(made, count, 8, "again"), "--session-dir", str(session)]
     first = cpu(argv, made.env, made.workspace)
     again = statistics.median(cpu(argv, made.env, made.workspace) for _ in range(3))
-    bare = [sys.executable, "-c", READ_ALL, str(session)]
-    views = {verb: made.argv("session", verb, str(session)) for verb in ("show", "report")}
-    found = {
-        f"{verb} ÷ reading": ratio(*(lambda a=a: seconds(a, made.env, folder) for a in (words, bare)), 3)
-        for verb, words in views.items()
-    }
+    read = {"show": "outcome.json", "report": "outcome.json prompt.md output.md transcript.jsonl"}  # what each of them shows
+    found: dict[str, float] = {}
+    for verb, names in read.items():
+        argvs = made.argv("session", verb, str(session)), [sys.executable, "-c", READ_ALL, str(session), *names.split()]
+        found[f"{verb} ÷ reading"] = ratio(*(lambda a=a: seconds(a, made.env, folder) for a in argvs), 3)
     return {"e": again / first, **found}
 
 
@@ -191,9 +190,11 @@ READ_ALL = """
 import json, os, sys
 for place, _, names in os.walk(sys.argv[1]):
     for name in names:
-        if name == "outcome.json":
+        if name in sys.argv[2:]:
             with open(os.path.join(place, name)) as file:
-                json.load(file)
+                text = file.read()
+            for line in [text] if name.endswith(".json") else text.splitlines() if name.endswith(".jsonl") else []:
+                json.loads(line)
 """
 
 
@@ -219,9 +220,60 @@ def proportional(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
+PEER = """
+import operator, sqlite3, subprocess, sys
+from typing import Annotated, TypedDict
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
+
+class State(TypedDict):
+    done: Annotated[list, operator.add]
+
+def work(state):
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    return {"done": [1]}
+
+graph = StateGraph(State)
+graph.add_node("work", work)
+graph.add_conditional_edges(START, lambda state: [Send("work", {"n": n}) for n in range(int(sys.argv[1]))], ["work"])
+graph.add_edge("work", END)
+saver = SqliteSaver(sqlite3.connect(sys.argv[2], check_same_thread=False))
+made = graph.compile(checkpointer=saver)
+found = made.invoke({"done": []}, {"configurable": {"thread_id": "1"}, "max_concurrency": 8})
+assert len(found["done"]) == int(sys.argv[1])
+"""
+
+
+def g(folder: Path, count: int = 200) -> dict[str, float | str]:
+    """Against LangGraph with its SQLite checkpoints: the same number of steps, eight at a time, each of which starts an empty
+    program there, and is a process of its own here."""
+    made = house(folder)
+    there = ["uv", "run", "--quiet", "--no-project", "--with", "langgraph", "--with", "langgraph-checkpoint-sqlite", "python"]
+    if subprocess.run([*there, "-c", "import langgraph.checkpoint.sqlite"], check=False, capture_output=True).returncode:
+        return {"g": "LangGraph cannot be had here"}
+    (folder / "peer.py").write_text(PEER)
+    numbers = iter(range(1000))
+    argv = [*there, str(folder / "peer.py"), str(count)]
+    theirs = lambda: seconds([*argv, str(folder / f"{next(numbers)}.db")], os.environ.copy(), folder)  # noqa: E731
+    made.tool("nothing", "def work(task, out, call):\n    return Verdict('done')\n")
+    items = json.dumps([f"item-{n}" for n in range(count)])
+    each = "{items: param.items, cap: 8, max_items: 1000}"
+    made.orchestrator(
+        f"version: 1\nname: tools\nparams: {{items: {{type: list, default: {items}}}}}\nstages:\n"
+        f'  - {{name: a, tool: nothing.py, args: ["{{item}}"], foreach: {each}}}\n',
+        "tools",
+    )
+    tool, agent = made.argv("orchestrator", "tools"), fan(made, count, 8, "many")
+    return {
+        "tool stage ÷ LangGraph": ratio(lambda: seconds(tool, made.env, made.workspace), theirs, 3),
+        "agent stage ÷ LangGraph": ratio(lambda: seconds(agent, made.env, made.workspace), theirs, 3),
+    }
+
+
 TARGETS = {
     **{"a": 1.4, "b (÷ bare SDK)": 1.1, "b (÷ claude -p)": 1.5, "c": 3.5, "d": 1.1, "e": 0.02},
-    **{"show ÷ reading": 3.0, "report ÷ reading": 3.0},
+    **{"show ÷ reading": 3.0, "report ÷ reading": 3.0, "tool stage ÷ LangGraph": 1.0, "agent stage ÷ LangGraph": 2.3},
 }
 
 
@@ -229,7 +281,7 @@ def main() -> None:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     loaded = f"load {load:.1f} on {cores} cores" if load > cores / 4 else ""
     found: dict[str, float | str] = {}
-    for name in sys.argv[1:] or list("abcdef"):
+    for name in sys.argv[1:] or list("abcdefg"):
         folder = Path(tempfile.mkdtemp(prefix="strata-benchmark-"))
         try:
             result = globals()[name](folder)

@@ -9,6 +9,8 @@ from typing import TextIO
 
 def harmless(text: str) -> str:
     """Without what a terminal would obey instead of show, or turn a line around. As long as it was."""
+    if text.isprintable():  # nearly all of it is, and a page has a hundred thousand pieces
+        return text
     return "".join(c if c in "\n\t\u00a0" or c.isprintable() else "\ufffd" for c in text)
 
 

@@ -15,17 +15,17 @@ from lib.session import catalogue, events
 from lib.session.documents import Manifest
 from lib.session.owner import LOCK_NAME
 from lib.view import reader, terminal
-from lib.view.tree import Node
+from lib.view.tree import Node, Scene
 
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def listing(base: Path) -> list[Json]:
-    return [entry(path) for path in catalogue.sessions(base)]
+    return [entry(reader.Reader(path).look()) for path in catalogue.sessions(base)]
 
 
-def entry(path: Path) -> Json:
-    seen = reader.Reader(path).look()
+def entry(seen: Scene) -> Json:
+    path = seen.session
     begun = (path / ".trace").stat().st_mtime
     return {
         "session": path.name,
