@@ -7,7 +7,7 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 1: runs any agent definition under prompts/. `uv run core/agent.py spec-plan PLAN docs/spec.md`"""
+"""Layer 1: runs any agent definition. `uv run core/agent.py spec-plan PLAN docs/spec.md`"""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import re
 from lib import cli
 from lib.attempt import executor
 from lib.cli import Call, Tool
-from lib.contract import Json
-from lib.plan import agents
+from lib.contract import Json, usage
+from lib.plan import agents, listing
 from lib.plan.task import Task
 from lib.stages import agent_mode
 
@@ -31,12 +31,17 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("agent", metavar="NAME", help="a definition: prompts/*/NAME.md")
+    parser.add_argument("agent", metavar="NAME", nargs="?", help="a definition, of yours, of a pack (PACK/NAME) or of the house")
+    parser.add_argument("--list", action="store_true", help="the agents there are, and where each was found")
     parser.add_argument("words", metavar="[ACTION] [TARGET] EXTRA", nargs="*", help="what to do (in capitals), and to what")
     executor.arguments(parser)
 
 
 def main(call: Call) -> Json:
+    if call.options.list:
+        return listing.of("agent", "agent")
+    if not call.options.agent:
+        usage("which agent?", "--list shows those there are")
     agent = agents.load(call.options.agent)
     words: list[str] = call.options.words
     has_action = bool(words) and (words[0] in ("", *agent.actions) or re.fullmatch(r"[A-Z][A-Z0-9_]*", words[0]) is not None)

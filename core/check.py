@@ -19,7 +19,7 @@ from lib.attempt import checks, executor
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
 from lib.disk import files, records
-from lib.plan import checks_file
+from lib.plan import checks_file, listing
 from lib.plan.task import Task
 from lib.session.step import Step
 from lib.stages import agent_mode
@@ -35,16 +35,20 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="+", help="checks of config/checks.yaml, or of --checks FILE")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="checks of yours, of a pack, of the house, or of --checks FILE")
+    parser.add_argument("--list", action="store_true", help="the checks there are, and where each was found")
     executor.arguments(parser)
 
 
 def main(call: Call) -> Json:
+    if call.options.list:
+        return listing.of("check", "check")
+    if not call.options.names:
+        usage("which checks?", "--list shows those there are")
     task = executor.read_task(call, Task(action="CHECK"))
-    path = Path(task.checks) if task.checks else checks_file.DEFAULT_FILE
     if len(set(call.options.names)) != len(call.options.names):
         usage("a check is named twice")
-    chosen = checks_file.choose(checks_file.load(path), call.options.names, str(path))
+    chosen = checks_file.known(task.checks).choose(call.options.names)
     phase = Step.parse(call.options.step).phase if call.options.step else ""
     if checks_file.ARTIFACTS in call.options.names and not phase:
         usage("the check `artifacts` judges a phase of a campaign", "name a check of --checks")

@@ -17,9 +17,9 @@ from pathlib import Path
 from lib import cli
 from lib.campaign import named
 from lib.cli import Call, Tool
-from lib.contract import Json
+from lib.contract import Json, usage
 from lib.disk import files
-from lib.plan import orchestrator_file
+from lib.plan import listing, orchestrator_file
 from lib.stages import runs
 from lib.tool.arguments import keyword
 
@@ -32,13 +32,18 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="config/orchestrators/NAME.yaml, or the path of such a file")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="of yours, of a pack or of the house; or the path of a file")
+    parser.add_argument("--list", action="store_true", help="the orchestrators there are, and where each was found")
     parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter (repeatable)")
     parser.add_argument("--params", metavar="FILE", help="parameters as a JSON object")
     runs.arguments(parser)
 
 
 def main(call: Call) -> Json:
+    if call.options.list:
+        return listing.of("orchestrator", "orchestrator")
+    if not call.options.name:
+        usage("which orchestrator?", "--list shows those there are")
     chosen = orchestrator_file.load(call.options.name, call.options.modifier)
     params = files.read_json(Path(call.options.params)) if call.options.params else {}
     params |= keyword(call.options.param, "--param")

@@ -57,17 +57,17 @@ def main(call: Call) -> Json:
 
 def read_terms(call: Call) -> Terms:
     options = call.options
-    path = Path(options.checks).resolve() if options.checks else checks_file.DEFAULT_FILE
+    source = str(Path(options.checks).resolve()) if options.checks else ""
+    known = checks_file.known(source)
     if not options.names and not options.checks:
-        known = ", ".join(checks_file.load(path))
-        usage("which checks?", f"name some of {known}, or give a file of your own with --checks")
-    names = options.names or list(checks_file.load(path))
-    checks_file.choose(checks_file.load(path), names, str(path))
+        usage("which checks?", f"name some of {', '.join(known.table)}, or give a file of your own with --checks")
+    names = options.names or list(checks_file.load(Path(source)))
+    known.choose(names)
     if len(set(names)) != len(names):
         usage("a check is named twice")
     return Terms(
         tuple(names),
-        path,
+        source,
         audit=options.audit,
         fix=not options.no_fix,
         protect=tuple(options.protect),

@@ -18,8 +18,10 @@ from pathlib import Path
 from lib import cli
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json, usage
+from lib.disk import lenient, places
 from lib.process import processes, streams
 from lib.session import catalogue, events
+from lib.session.documents import Places
 from lib.tool.arguments import count
 from lib.view import gallery, page, reader, report, terminal
 
@@ -86,7 +88,9 @@ def show(folder: Path) -> Json:
     lines += [f"! {warning}" for warning in seen.manifest.warnings]
     if error and not seen.alive:
         lines += ["", f"{error.code}: {error.message}", *([f"→ {error.hint}"] if error.hint else [])]
-    return said(session=gallery.entry(seen), text="\n".join([*lines, "", str(folder)]))
+    found = lenient.read(folder / places.KEPT, Places).found
+    lines += ["", *(f"{name}: {path}" for name, path in found.items())] if found else []
+    return said(session=gallery.entry(seen), found=found, text="\n".join([*lines, "", str(folder)]))
 
 
 def watch(folder: Path) -> Json:

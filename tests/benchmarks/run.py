@@ -161,10 +161,10 @@ def cpu(argv: list[str], env: dict[str, str], cwd: Path) -> float:
 
 def d(folder: Path, many: int = 10_000, few: int = 100) -> float:
     """What one further stage costs in a large run, against what it costs in a small one."""
-    made = house(folder)
+    made, times = house(folder), iter(range(100))
 
     def further(count: int) -> float:
-        half, whole = (fan(made, n, 8, f"n{n}") for n in (count // 2, count))
+        half, whole = (fan(made, n, 8, f"n{n}-{next(times)}") for n in (count // 2, count))
         return (cpu(whole, made.env, made.workspace) - cpu(half, made.env, made.workspace)) / (count - count // 2)
 
     small = statistics.median(further(few) for _ in range(3))

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from lib.contract import STATUS, StrataError
-from lib.disk import config, files, first_look, schemas
+from lib.disk import config, files, first_look, places, schemas
 from lib.plan import agents, checks_file, orchestrator_file, plan, plan_file
 from lib.plan.task import Task
 from lib.process import backend, tools
@@ -192,18 +192,17 @@ def test_what_is_no_document_at_all_is_refused(tmp_path: Path, kind: str, text: 
 
 @given(front=damaged(AGENT), body=st.text(max_size=40))
 def test_agent_files(tmp_path: Path, front: Any, body: str) -> None:
-    folder = tmp_path / "prompts" / "executors"
+    folder = tmp_path / "agents"
     folder.mkdir(parents=True, exist_ok=True)
     text = f"---\n{yaml.safe_dump(front, allow_unicode=True)}---\n{body}"
     (folder / "trial.md").write_bytes(text.encode("utf-8", "replace"))
-    agents.load.cache_clear()
-    known, agents.PROMPTS = agents.PROMPTS, tmp_path / "prompts"
+    agents._load.cache_clear()
+    places.beside(tmp_path)
     try:
         with clear():
             agents.load("trial")
     finally:
-        agents.PROMPTS = known
-        agents.load.cache_clear()
+        places.stand(tmp_path / "nowhere")
 
 
 GOOD: dict[str, Any] = {"plan": PLAN, "orchestrator": ORCHESTRATOR, "checks": CHECKS, "agent": AGENT}

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from lib.contract import HOUSE, Json, StrataError
+from lib.disk import places
 from lib.process import processes
 
 MODES = ("require", "prefer", "off")
@@ -46,9 +47,9 @@ STATE = ("core", "config", "prompts")  # of the house: what decides how everythi
 
 
 def closed(session: Path, scope: tuple[str, ...], cwd: Path) -> tuple[Path, ...]:
-    """Folders that no agent writes: the session, and the house, unless a scope names a part of it on purpose."""
-    named = [HOUSE / name for name in STATE if not any(_names(glob, cwd, HOUSE / name) for glob in scope)]
-    return (session, *named)
+    """What no agent writes: the session, the house, and what the user brings, unless a scope names a part of it on purpose."""
+    kept = [*(HOUSE / name for name in STATE), *places.brought()]
+    return (session, *(path for path in kept if not any(_names(glob, cwd, path) for glob in scope)))
 
 
 def _names(glob: str, cwd: Path, folder: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,8 @@ _SUMMARY = re.compile(r"\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.:]+")
 
 def run(check: checks_file.Check, cwd: Path, evidence: Path) -> CheckResult:
     """Runs one check and returns its record; the full output stays in `evidence`."""
-    output = evidence / f"{check.name}.log"
+    output = evidence / f"{check.name.replace('/', '.')}.log"
+    check = replace(check, command=tuple(word.replace("{python}", sys.executable) for word in check.command))
     evidence.mkdir(parents=True, exist_ok=True)
     report = cwd / check.report if check.report else None
     if report:
@@ -97,7 +99,7 @@ def _proof(check: checks_file.Check, evidence: Path, env: dict[str, str]) -> Pat
     words = [Path(w).name for part in check.command for w in part.split()]
     if check.parser != "pytest" or "pytest" not in words or words[0] in ("echo", "printf"):
         return None
-    path = evidence / f"{check.name}.xml"
+    path = evidence / f"{check.name.replace('/', '.')}.xml"
     path.unlink(missing_ok=True)
     env["PYTEST_ADDOPTS"] = f"{env.get('PYTEST_ADDOPTS', '')} --junitxml={shlex.quote(str(path))}".strip()
     return path

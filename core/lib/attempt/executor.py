@@ -185,8 +185,7 @@ def _prepare(agent: Agent, task: Task) -> Task:
 def _definition_checks(agent: Agent, task: Task) -> list[checks_file.Check]:
     if not agent.checks:
         return []
-    path = Path(task.checks) if task.checks else checks_file.DEFAULT_FILE
-    return checks_file.choose(checks_file.load(path), list(agent.checks), str(path))
+    return checks_file.known(task.checks).choose(agent.checks)
 
 
 def _ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
@@ -253,7 +252,7 @@ def _shelf(this: Underway, agent: Agent) -> Path | None:
 
 def _spawn(this: Underway, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
     call = this.call
-    flags = [*flags, "--prompt-file", "-", "--name", agent.name, "--step", str(this.step)]
+    flags = [*flags, "--prompt-file", "-", "--name", agent.id, "--step", str(this.step)]
     flags += ["--attempt-dir", str(this.attempt.folder)]
     limits = this.task.limits
     flags += ["--timeout", str(limits.timeout_seconds)]

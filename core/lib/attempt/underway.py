@@ -77,7 +77,7 @@ class Underway(Struct, frozen=True):
         still what a failure puts back."""
         earlier = call.session.cut_short(step)
         attempt = call.session.new_attempt(step)
-        name, definition = (agent.name, agent.fingerprint) if agent else ("", "")
+        name, definition = (agent.id, agent.fingerprint) if agent else ("", "")
         may_write = _may_write(call, task, agent)
         begun = attempt.folder / history.BEGUN
         number = call.session.next_number()

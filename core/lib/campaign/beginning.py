@@ -19,6 +19,7 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
     folder = call.session.folder
     if not (folder / "plan.yaml").exists() or (folder / "plan.yaml").read_text(encoding="utf-8") != plan_text:
         files.write_atomic(folder / "plan.yaml", plan_text)
+    call.keep_places()
     preparing.make_workspace(call, plan)
     given = budget.given(call.options.budget) if call.options.budget else {}
     known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}

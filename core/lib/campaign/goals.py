@@ -189,7 +189,7 @@ def catalogue(chosen: str) -> Json:
             "outputs": outputs,
             "agents": {name: agents.load(name).description for name in sorted(names)},
         }
-    table = checks_file.load(Path(chosen) if chosen else checks_file.DEFAULT_FILE)
+    table = checks_file.known(chosen).table
     offered: Json = {name: {"command": check.command, "blocking": check.blocking} for name, check in table.items()}
     offered[checks_file.ARTIFACTS] = {"command": "every output is there, and is what its stage recorded", "blocking": True}
     form = schemas.load("plan")["$defs"]

@@ -11,26 +11,49 @@ from typing import Any, cast
 
 from lib import names
 from lib.contract import HOUSE, Json, StrataError, nearest
+from lib.disk import places
 from lib.disk.first_look import surely_valid
 
 FOLDER = HOUSE / "config" / "schemas"
 
 
-@cache
 def load(name: str) -> Json:
-    """A schema somebody named, checked: by its name under config/schemas, or by the path of a file."""
-    schema = read(name)
-    return schema if os.environ.get(names.CHECKED) else check_schema(schema, name)
+    """A schema somebody named, checked: by its name, or by the path of a file."""
+    return _load(_find(name, "").file)
+
+
+def qualified(name: str, within: str) -> str:
+    """The name under which everybody finds what a file of the pack `within` calls so."""
+    found = _find(name, within)
+    return str(found.file) if name.endswith(".json") else found.name
+
+
+@cache
+def _load(path: Path) -> Json:
+    schema = _read(path)
+    return schema if os.environ.get(names.CHECKED) else check_schema(schema, str(path))
 
 
 def read(name: str) -> Json:
-    """A schema as it stands. Our own are checked by a test: doing it in every run costs more than reading a plan."""
-    path = Path(name) if name.endswith(".json") else FOLDER / f"{name}.json"
+    """A schema of our own, as it stands: those are checked by a test. Doing it in every run costs more than reading a plan."""
+    return _read(FOLDER / f"{name}.json")
+
+
+def _find(name: str, within: str) -> places.Found:
+    if name.endswith(".json"):
+        if not Path(name).is_file():
+            raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", "give the path of a JSON Schema, or a name")
+        return places.Found(name, Path(name), "a path")
+    found = places.find("schema", name, within)
+    if not found:
+        known = (f.name for f in places.every("schema"))
+        raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", nearest(name, known))
+    return found
+
+
+def _read(path: Path) -> Json:
     try:
         return cast(Json, json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        known = (p.stem for p in FOLDER.glob("*.json"))
-        raise StrataError("UNKNOWN_SCHEMA", f"there is no schema {name!r}", nearest(name, known)) from None
     except (OSError, ValueError) as error:
         raise StrataError("BAD_SCHEMA", f"the schema {path} cannot be read: {error}") from None
 

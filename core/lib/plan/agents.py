@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.contract import CORE, HOUSE, Json, StrataError, nearest
-from lib.disk import config, files, records, schemas
+from lib.disk import config, files, places, records, schemas
 from lib.plan import written
 from lib.plan.task import Output
 
@@ -50,6 +51,7 @@ _PATH_IN_PROSE = re.compile(r"(?<![\w.])(?:/(?:home|Users|tmp|etc|var|usr|opt|ro
 
 
 class Agent(Struct, frozen=True, dict=True):
+    id: str  # by which it is found: with its pack
     name: str
     file: Path
     description: str
@@ -100,21 +102,26 @@ def check_tools(rules: tuple[str, ...], where: str) -> None:
             raise StrataError("UNKNOWN_AGENT_TOOL", f"{where}: there is no tool {name!r}", nearest(name, KNOWN_TOOLS))
 
 
-def find(name: str) -> Path:
-    places = sorted(PROMPTS.iterdir()) if "/" not in name else []
-    matches = [p for folder in places if (p := folder / f"{name}.md").is_file()]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        named = ", ".join(str(p.relative_to(PROMPTS)) for p in matches)
+def find(name: str, within: str = "") -> places.Found:
+    """The definition that somebody in the pack `within` calls so."""
+    found = places.find("agent", name, within)
+    if not found:
+        known = [f.name for f in places.every("agent")]
+        raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r}", nearest(name, known, "see agent.py --list; there are"))
+    same = [f for folder in places.KINDS["agent"].house if (f := HOUSE / folder / f"{name}.md").is_file() and found.ours]
+    if len(same) > 1 and found.file in same:
+        named = ", ".join(str(p.relative_to(PROMPTS)) for p in same)
         raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {named}", "rename one")
-    known = [p.stem for p in PROMPTS.glob("*/*.md")]
-    raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r} under prompts/", nearest(name, known))
+    return found
+
+
+def load(name: str, within: str = "") -> Agent:
+    found = find(name, within)
+    return _load(found.file, found.name)
 
 
 @cache
-def load(name: str) -> Agent:
-    file = find(name)
+def _load(file: Path, name: str) -> Agent:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -131,10 +138,10 @@ def load(name: str) -> Agent:
     front = records.of(document.check("agent"), written.Agent)
     if front.name != file.stem:
         raise document.error(["name"], f"the name {front.name!r} differs from the file's", f"call it {file.stem}")
-    return _agent(file, front, found[2].strip(), document)
+    return _agent(file, name, front, found[2].strip(), document)
 
 
-def _agent(file: Path, front: written.Agent, system_prompt: str, document: config.Document) -> Agent:
+def _agent(file: Path, name: str, front: written.Agent, system_prompt: str, document: config.Document) -> Agent:
     ours = front.strata
     rules, disallowed = split_rules(front.tools), split_rules(front.disallowed)
     if ours.calls and rules != ("Bash",):
@@ -148,16 +155,12 @@ def _agent(file: Path, front: written.Agent, system_prompt: str, document: confi
         whole = file.read_text(encoding="utf-8")
         line = whole[: whole.index(path[0])].count("\n") + 1
         raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
-    outputs = tuple(output.named(name) for name, output in ours.outputs.items())
-    for output in outputs:
-        place = ["strata", "outputs", output.name]
-        _at(document, place, lambda output=output: files.below(Path(), output.path.replace("{target}", "x"), "the output path"))
-        if output.schema:
-            _at(document, [*place, "schema"], lambda output=output: schemas.load(output.schema))
+    outputs = tuple(_output(document, output.named(key), places.pack_of(file)) for key, output in ours.outputs.items())
     chosen = next((o for o in outputs if o.name == ours.structured), None)
     if ours.structured and not (chosen and chosen.schema):
         raise document.error(["strata", "structured"], f"{ours.structured!r} is no output with a schema", "name one that is")
     made = Agent(
+        id=name,
         name=front.name,
         file=file,
         description=front.description,
@@ -182,6 +185,16 @@ def _agent(file: Path, front: written.Agent, system_prompt: str, document: confi
     if why := cannot_leave(made, outputs):
         raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")
     return made
+
+
+def _output(document: config.Document, output: Output, pack: str) -> Output:
+    """An output whose path stays in its folder, and whose schema everybody finds."""
+    place = ["strata", "outputs", output.name]
+    _at(document, place, lambda: files.below(Path(), output.path.replace("{target}", "x"), "the output path"))
+    if not output.schema:
+        return output
+    _at(document, [*place, "schema"], lambda: schemas.load(schemas.qualified(output.schema, pack)))
+    return replace(output, schema=schemas.qualified(output.schema, pack))
 
 
 def tools_of(layer: int) -> list[Path]:

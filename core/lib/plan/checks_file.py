@@ -1,24 +1,23 @@
-"""Which checks there are: named commands, read from `config/checks.yaml` or a file of the user's own."""
+"""Which checks there are: named commands, from a file of the plan's own, or from the user's, the packs' and the house's."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from lib.contract import StrataError
-from lib.disk import config, records
+from lib.contract import StrataError, nearest
+from lib.disk import config, files, places, records
 from lib.plan import written
 
-DEFAULT_FILE = config.CONFIG / "checks.yaml"
 ARTIFACTS = "artifacts"  # the check that needs no command: what a phase says it produced is there, as it was produced
 
 
 class Check(Struct, frozen=True):
     name: str
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # `{python}` in it is the interpreter Strata runs on
     timeout_seconds: float = 600.0
     env: tuple[str, ...] = ()  # variables it gets although they look like secrets
     blocking: bool = True
@@ -36,8 +35,7 @@ def load(path: Path) -> dict[str, Check]:
             raise document.error(["checks", name, "command"], f"the check {name!r} runs nothing", hint)
         if spec.parser == "junit" and not spec.report:
             raise document.error(["checks", name], "the junit parser needs `report`, the XML file", "report: junit.xml")
-        command = tuple(w.replace("{python}", sys.executable) for w in words)
-        table[name] = Check(name, **asdict(replace(spec, command=command)))
+        table[name] = Check(name, **asdict(replace(spec, command=words)))
     return table
 
 
@@ -53,10 +51,37 @@ def _runs_something(command: str | tuple[str, ...]) -> bool:
     return any(line.strip() and not line.strip().startswith("#") for line in command.splitlines())
 
 
-def choose(table: dict[str, Check], names: list[str], where: str) -> list[Check]:
-    for name in names:
-        if name == ARTIFACTS:
+class Known(Struct, frozen=True):
+    """The checks that can be named, each with the file that defines it."""
+
+    table: dict[str, Check]
+    files: dict[str, Path]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.table, ARTIFACTS)
+
+    def choose(self, names: Sequence[str]) -> list[Check]:
+        for name in names:
+            if name not in self.names:
+                raise StrataError("UNKNOWN_CHECK", f"there is no check {name!r}", nearest(name, self.table))
+        return [self.table[name] for name in names if name != ARTIFACTS]
+
+    def digest(self, names: Sequence[str]) -> str:
+        """Of how these are defined, wherever that is."""
+        return files.digest({name: records.document(self.table[name]) for name in names if name in self.table})
+
+
+def known(source: str = "") -> Known:
+    """Those of a plan's own file, or else those of the user and of the house; and always those of packs, as `pack/name`."""
+    table: dict[str, Check] = {}
+    defined: dict[str, Path] = {}
+    own = [places.Found("", Path(source), "the plan")] if source else []
+    for found in (*own, *places.checks_files()):
+        if source and not found.name and found.file != Path(source):
             continue
-        if name not in table:
-            raise StrataError("UNKNOWN_CHECK", f"there is no check {name!r} in {where}", f"it has: {', '.join(table)}")
-    return [table[name] for name in names if name != ARTIFACTS]
+        for name, check in load(found.file).items():
+            whole = f"{found.name}/{name}" if found.name else name
+            if whole not in table:
+                table[whole], defined[whole] = replace(check, name=whole), found.file
+    return Known(table, defined)

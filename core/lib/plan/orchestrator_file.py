@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec.structs import asdict, replace
 
 from lib.contract import Json, StrataError, nearest, usage
-from lib.disk import config, records, schemas
+from lib.disk import config, places, records, schemas
 from lib.disk.config import Document
 from lib.plan import agents, beside, written
 from lib.plan.orchestration import FanOut, Group, Orchestration, Question, Reference, Stage, Worker
@@ -23,16 +23,24 @@ FITS_ONLY = {"parallel": "members", "on_item_failure": "foreach", "action": "age
 
 
 def load(name: str, modifier: str = "") -> Orchestration:
-    """By name from config/orchestrators, or by the path of a file; with a modifier, only the stages it keeps."""
-    folder = config.CONFIG / "orchestrators"
-    file = Path(name) if name.endswith((".yaml", ".yml")) else folder / f"{name}.yaml"
-    if not file.is_file() or (file.parent != folder and not name.endswith((".yaml", ".yml"))):
-        known = (p.stem for p in folder.glob("*.yaml"))
-        raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", nearest(name, known))
+    """By its name, or by the path of a file; with a modifier, only the stages it keeps."""
+    file = find(name)
     document = config.read(file)
     if isinstance(document.data, dict) and "name" in document.data and document.data["name"] != file.stem:  # type: ignore[reportUnknownMemberType]
         raise document.error(["name"], f"the name differs from the file's, {file.stem!r}", f"name: {file.stem}")
     return _Reader(document, document.check("orchestrator")).read(modifier)
+
+
+def find(name: str) -> Path:
+    path = Path(name)
+    if name.endswith((".yaml", ".yml")) and path.is_file():
+        places.beside(path.absolute().parent)
+        return path
+    found = places.find("orchestrator", name)
+    if not found:
+        known = (f.name for f in places.every("orchestrator"))
+        raise StrataError("UNKNOWN_ORCHESTRATOR", f"there is no orchestrator {name!r}", nearest(name, known))
+    return found.file
 
 
 class _Reader:
@@ -40,6 +48,7 @@ class _Reader:
 
     def __init__(self, document: Document, data: Json) -> None:
         self.document = document
+        self.pack = places.pack_of(document.file.absolute())
         self.raw = cast(list[Json], data["stages"])
         self.written = records.of(data, written.Orchestrator)
         self.names = [s.name for s in self.written.stages]
@@ -184,8 +193,7 @@ class _Reader:
     def _kind(self, at: list[Any], index: int, spec: written.Stage) -> Stage:
         common = self._common(index, spec)
         if spec.ask:
-            self._question([*at, "ask"], spec.ask, index)
-            return Question(**common, **asdict(spec.ask))
+            return Question(**common, **asdict(self._question([*at, "ask"], spec.ask, index)))
         if spec.members:
             members = {n: self._member([*at, "members", n], index, n) for n in spec.members}
             beside.check_members(self.document, at, members)
@@ -235,11 +243,12 @@ class _Reader:
             hint = "add key: the field that names an item"
             raise self._error([*at, "after"], "items that wait for each other need a key", hint)
 
-    def _question(self, at: list[Any], spec: written.Ask, index: int) -> None:
+    def _question(self, at: list[Any], spec: written.Ask, index: int) -> written.Ask:
         for number, text in enumerate(spec.show):
             self.references.check([*at, "show", number], text, index, foreach=False)
         if spec.answer_schema:
-            self._placed([*at, "answer_schema"], lambda: schemas.load(spec.answer_schema))
+            return replace(spec, answer_schema=self._schema([*at, "answer_schema"], spec.answer_schema))
+        return spec
 
     # Who does it
 
@@ -253,7 +262,7 @@ class _Reader:
     def _worker(self, at: list[Any], index: int, spec: written.Work, name: str) -> Worker:
         if bool(spec.agent) == bool(spec.tool):
             raise self._error(at, f"{name!r} needs an agent or a tool, and not both")
-        declared = {n: o.named(n) for n, o in spec.outputs.items()}
+        declared = {n: self._output([*at, "outputs", n], o.named(n)) for n, o in spec.outputs.items()}
         outputs = dict(declared)
         for wanted in spec.agents:
             definition = self._agent([*at, "agent"], wanted)
@@ -261,19 +270,18 @@ class _Reader:
             self._action([*at, "action"], definition, spec.action)
         if spec.tool:
             self._tool([*at, "tool"], spec.tool)
-        for output in outputs.values():
-            self._output([*at, "outputs", output.name], output)
         self.references.of_work(at, spec, index, foreach=self.written.stages[index].foreach is not None)
-        agent = spec.agent if isinstance(spec.agent, str) else ""
-        if agent:
-            definition = self._agent(at, agent)
+        agent = ""
+        if isinstance(spec.agent, str) and spec.agent:
+            definition = self._agent(at, spec.agent)
+            agent = definition.id
             self._inputs_given(at, definition, spec.inputs)
             if why := agents.cannot_leave(definition, list(outputs.values())):
                 raise self._error([*at, "outputs"], why, f"give {agent} the tool Write, or leave the output out")
         return Worker(
             agent=agent,
             agent_from=spec.agent.source if isinstance(spec.agent, written.AgentOfItem) else "",
-            allow=spec.agents if not agent else (),
+            allow=tuple(self._agent(at, name).id for name in spec.agents) if not agent else (),
             tool=spec.tool,
             args=spec.args,
             action=spec.action,
@@ -285,7 +293,7 @@ class _Reader:
 
     def _agent(self, at: list[Any], name: str) -> agents.Agent:
         try:
-            return agents.load(name)
+            return agents.load(name, self.pack)
         except StrataError as error:
             if error.code == "UNKNOWN_AGENT":
                 raise self._error(at, error.message, error.hint) from None
@@ -309,8 +317,12 @@ class _Reader:
 
         self._placed(at, check)
 
-    def _output(self, at: list[Any], output: Output) -> None:
+    def _output(self, at: list[Any], output: Output) -> Output:
         if Path(output.path).is_absolute() or ".." in Path(output.path).parts:
             raise self._error(at, f"the output path {output.path!r} leaves its folder", "give a plain relative path")
-        if output.schema:
-            self._placed([*at, "schema"], lambda: schemas.load(output.schema))
+        return replace(output, schema=self._schema([*at, "schema"], output.schema)) if output.schema else output
+
+    def _schema(self, at: list[Any], name: str) -> str:
+        """The schema that is meant, by a name that everybody finds."""
+        self._placed(at, lambda: schemas.load(schemas.qualified(name, self.pack)))
+        return schemas.qualified(name, self.pack)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.contract import HOUSE, Json, StrataError, nearest
-from lib.disk import config, records, schemas
+from lib.disk import config, files, places, records, schemas
 from lib.disk.config import Document
 from lib.plan import checks_file, orchestrator_file, written
 from lib.plan.orchestration import Orchestration
@@ -15,17 +15,22 @@ from lib.plan.plan import Checkpoint, Phase, Plan, Run
 from lib.process import fanout
 from lib.tool.depth import DEFAULT_MAX_DEPTH
 
-PLANS = config.CONFIG / "plans"
-
 
 def find(name: str) -> Path:
-    """By path, or by name from config/plans."""
-    for file in (Path(name), PLANS / f"{name}.yaml"):
-        if file.is_file():
-            return file.absolute()
-    plans = {p.stem: p for p in PLANS.glob("*.yaml") if not p.stem.endswith("-checks")}
+    """By path, or by name."""
+    if files.is_file(name):
+        path = Path(name).absolute()
+        places.beside(path.parent)
+        return path
+    found = places.find("plan", name)
+    if found:
+        return found.file.absolute()
+    plans = {f.name: f.file for f in places.every("plan") if not f.name.endswith("-checks")}
     near = difflib.get_close_matches(Path(name).stem, plans, 1, 0.6)
-    shown = [str(p.relative_to(HOUSE) if Path.cwd() == HOUSE else p) for p in ([plans[n] for n in near] or plans.values())]
+    shown = [
+        str(p.relative_to(HOUSE)) if Path.cwd() == HOUSE and p.is_relative_to(HOUSE) else str(p)
+        for p in ([plans[n] for n in near] or plans.values())
+    ]
     hint = f"did you mean {shown[0]}?" if near else f"there are: {', '.join(sorted(shown))}"
     raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", hint)
 
@@ -44,6 +49,8 @@ class _Reader:
         self.written = records.of(data, written.Plan)
         self.folder = document.file.parent
         self.orchestrations: dict[str, dict[str, Orchestration]] = {}  # phase → run → what it is
+        if self.written.workspace not in (".", "session"):
+            places.also(Path(self.written.workspace).absolute())
 
     def read(self) -> Plan:
         spec = self.written
@@ -144,8 +151,7 @@ class _Reader:
         )
 
     def _checks(self, at: list[Any], chosen: tuple[str, ...]) -> None:
-        path = Path(self._checks_file() or checks_file.DEFAULT_FILE)
-        known = (*checks_file.load(path), checks_file.ARTIFACTS) if chosen else ()
+        known = checks_file.known(self._checks_file()).names if chosen else ()
         for number, name in enumerate(chosen):
             if name not in known:
                 raise self._error([*at, number], f"there is no check {name!r}", nearest(name, known))

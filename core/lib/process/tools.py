@@ -3,6 +3,8 @@ agrees with itself."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import os
 import re
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 
 from lib import names
 from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError, part
-from lib.disk import lenient
+from lib.disk import lenient, places
 from lib.process import processes, running
 from lib.process.backend import Finished, Status
 
@@ -116,11 +118,45 @@ def layer_of(script: Path) -> int | None:
 
 
 def find_tool(name: str) -> Path:
-    script = CORE / name
-    if "/" in name or not name.endswith(".py") or not script.is_file():
-        known = ", ".join(sorted(p.name for p in CORE.glob("*.py")))
-        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r} in core/", f"the tools are: {known}")
-    return script
+    """Ours, or one that the user brings. None of theirs stands in the place of one of ours."""
+    found = places.find("tool", name.removesuffix(".py")) if name.endswith(".py") else None
+    if not found:
+        known = ", ".join(sorted(f"{f.name}.py" for f in places.every("tool")))
+        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r}", f"the tools are: {known}")
+    return found.file
+
+
+@cache
+def code_digest(script: Path) -> str:
+    """Of what a tool does: its code and that of the modules beside it, its pack's or its user's; not of its comments."""
+    found: dict[str, str] = {}
+    queue = [script]
+    while queue:
+        path = queue.pop()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found[path.name if path == script else str(path.relative_to(script.parent))] = ast.dump(_without_words(tree))
+        queue += [p for p in _imported(tree, script.parent) if str(p.relative_to(script.parent)) not in found and p != script]
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def _without_words(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _imported(tree: ast.Module, folder: Path) -> list[Path]:
+    """The modules of a folder, and below it, that are imported; what all tools share is another thing."""
+    named: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    spots = [folder.joinpath(*name.split(".")) for name in named if name.split(".")[0] != "lib"]
+    files = [file for spot in spots for file in (spot.with_suffix(".py"), spot / "__init__.py")]
+    return [file for file in files if file.is_file()]
 
 
 def check_layer(caller: int, script: Path, judgement: bool) -> None:
@@ -171,7 +207,7 @@ def call_tool(
 
     finished = running.run(
         [*tool_argv(script), *arguments],
-        env={**env, names.CALLER: "tool"},
+        env={**env, names.CALLER: "tool", **_path_of(script)},
         stdin=stdin,
         timeout_seconds=timeout_seconds,
         grace=processes.grace_seconds(caller_layer),
@@ -198,6 +234,11 @@ def call_tool(
         }
         return ToolResult(ExitCode.TIMEOUT, {"status": STATUS[ExitCode.TIMEOUT], "exit_code": 21, "error": error}, handed)
     return replace(believe(name, finished), handed=handed)
+
+
+def _path_of(script: Path) -> dict[str, str]:
+    """A tool that the user brings stands elsewhere than the library."""
+    return {} if script.parent == CORE else {"PYTHONPATH": str(CORE)}
 
 
 def hand_over(line: str) -> dict[str, str]:

@@ -205,6 +205,13 @@ class Effective(Struct, frozen=True):
     settings: Settings = Settings()
 
 
+class Places(Struct, frozen=True):
+    """Where a run looked for what is named, and what it found that is not the house's own."""
+
+    roots: tuple[str, ...] = ()
+    found: dict[str, str] = {}
+
+
 class Event(Struct, frozen=True):
     """A line of `.live-report`."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from lib.contract import HOUSE, ExitCode, Json, StrataError, part
-from lib.disk import files
+from lib.disk import files, places
 from lib.plan.orchestration import Orchestration, Question, Reference, Stage, Worker
 from lib.plan.written import Loop
 from lib.process import fanout
@@ -68,6 +68,7 @@ class Explanation(Struct):
             "status": "success",
             "exit_code": 0,
             "explained": self.lines,
+            "found": places.kept()["found"],
             **{does.lower(): sum(line["does"] == does for line in self.lines) for does in (SKIP, RUN, HALT)},
             "usd_expected": None if unknown else round(sum(usd), 6),
             "cost_unknown": unknown,

@@ -71,11 +71,11 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
     """Everything that, changed, makes the work another work, each by its key: not the attempt, not the place on this machine.
     The agent's definition and model are compared with the outcome's own, because a tool may choose its agent itself."""
     task, worker = order.task, order.worker
-    judges = worker.tool == "check.py" or (order.agent and agents.load(order.agent).checks)
+    judges = order.args if worker.tool == "check.py" else (agents.load(order.agent).checks if order.agent else ())
     parts: dict[str, Any] = {
         "worker": order.agent or worker.tool,
-        "tool": "" if order.agent else files.sha256(tools.find_tool(worker.tool)),
-        "checks": files.sha256(Path(call.options.checks or checks_file.DEFAULT_FILE)) if judges else "",
+        "tool": "" if order.agent else tools.code_digest(tools.find_tool(worker.tool)),
+        "checks": checks_file.known(_absolute(call.options.checks)).digest(judges) if judges else "",
         "args": [_placeless(call, word) for word in order.args],
         "action": task.action,
         "target": _content(task.target, call),
@@ -91,6 +91,10 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
         **{f"after:{name}": came_to for name, came_to in order.after.items()},
     }
     return {name: files.digest(value)[:16] for name, value in parts.items() if value}
+
+
+def _absolute(path: str | None) -> str:
+    return str(Path(path).absolute()) if path else ""
 
 
 def sealed(call: Call, order: Order) -> Order:

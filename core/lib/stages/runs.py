@@ -73,8 +73,8 @@ def require_checks(call: Call, orchestration: Orchestration) -> None:
     named = [(f"{orchestration.name}: ", a) for w in workers if w.tool == "check.py" for a in w.args if "{" not in a]
     definitions = [agents.load(agent) for w in workers for agent in w.agents]
     named += [(f"{d.file}: ", name) for d in definitions for name in d.checks]
-    path = Path(call.options.checks or checks_file.DEFAULT_FILE)
-    known = checks_file.load(path) if named else {}
+    source = str(Path(call.options.checks).absolute()) if call.options.checks else ""
+    known = checks_file.known(source) if named else None
     for where, name in named:
-        if name not in (*known, checks_file.ARTIFACTS):
-            raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r} in {path}", nearest(name, known))
+        if known and name not in known.names:
+            raise StrataError("UNKNOWN_CHECK", f"{where}there is no check {name!r}", nearest(name, known.table))

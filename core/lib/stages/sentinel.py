@@ -14,11 +14,10 @@ from lib.attempt import checks, refinements, verdicts
 from lib.attempt.findings import audit_report, no_fewer_tests, plain_fixes, plain_report, reasons, worst
 from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
 from lib.disk import files, records
-from lib.plan import agents, checks_file
+from lib.plan import agents
 from lib.plan.orchestration import Stage, Worker
 from lib.plan.task import Limits, Task
 from lib.session import signals
-from lib.session.attempts import finished
 from lib.session.documents import AuditNote, CheckResult, Results
 from lib.session.step import Step
 from lib.stages import cycles, manifest
@@ -93,21 +92,6 @@ class Verification:
 
     # Where this verification stands
 
-    def question(self) -> str:
-        """What is asked of the folder, wherever it lies. Another question is another verification."""
-        terms = self.terms
-        asked = terms.request.removeprefix(f"{self.call.cwd}/")
-        of = self.published() if checks_file.ARTIFACTS in terms.checks or terms.audit else []
-        return files.digest([terms.checks, files.sha256(terms.checks_file), terms.audit, terms.protect, asked, of])
-
-    def published(self) -> list[list[str]]:
-        """What the phase has published in the session, as its steps left it last."""
-        found: dict[str, str] = {}
-        for attempt, outcome in finished(self.call.session.folder, self.base.phase) if self.base.phase else ():
-            if attempt.step.orchestrator not in (self.base.orchestrator, "coordinator", "campaign"):
-                found |= outcome.published
-        return [list(pair) for pair in sorted(found.items())]
-
     def begin(self) -> Results | None:
         """What an ended verification found, where it still speaks for the folder and holds. Otherwise a new one begins, or one
         that was cut short goes on."""
@@ -137,7 +121,7 @@ class Verification:
             return f"its grade was {state.grade}"
         if not (known and known.ok and self.cycles.evidence(state.checked_as)):
             return "what was verified, or the evidence for it, changed"
-        if state.terms != self.question():
+        if state.terms != self.judges.question():
             return "it is to be verified by other terms"
         self.remember("checks", known, state.checked_as)
         return ""
@@ -313,7 +297,7 @@ class Verification:
         return StageResult("checks", code, "failed", error=error)
 
     def end(self, found: Results, cycle: int, stopped: StageResult | None = None) -> Json:
-        state = replace(self.cycles.state(), ended=True, grade=found.overall, terms=self.question())
+        state = replace(self.cycles.state(), ended=True, grade=found.overall, terms=self.judges.question())
         self.cycles.keep(state)
         files.write_atomic(self.home / "grade.txt", f"{state.grade}\n")
         summary = {"cycles": state.cycles, "blocking_count": found.blocking_count, "grade": state.grade, "counts": self.counts}

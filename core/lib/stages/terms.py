@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec import Struct
 from lib.disk import files
 from lib.plan import checks_file
 from lib.plan.plan import Phase, Plan
-from lib.session.attempts import every_outcome
+from lib.session.attempts import every_outcome, finished
 from lib.stages.cycles import WRITE, Cycles
 from lib.tool.call import Call
 from lib.workspace import protected
@@ -20,7 +21,7 @@ class Terms(Struct, frozen=True):
     """By what a folder is judged, and what may be done about it."""
 
     checks: tuple[str, ...]
-    checks_file: Path
+    checks_file: str = ""  # a file of the plan's own
     audit: bool = False  # have agents write a specification and compare the results with it, also when all is green
     fix: bool = True
     protect: tuple[str, ...] = ()
@@ -30,8 +31,7 @@ class Terms(Struct, frozen=True):
     @staticmethod
     def of_phase(plan: Plan, phase: Phase, cwd: Path) -> Terms:
         """As its coordinator tells the sentinel."""
-        path = Path(plan.checks_file or checks_file.DEFAULT_FILE)
-        return Terms(phase.checks, path, phase.audit, phase.fix, phase.protect, phase.scope, request(phase, cwd))
+        return Terms(phase.checks, plan.checks_file, phase.audit, phase.fix, phase.protect, phase.scope, request(phase, cwd))
 
 
 def request(phase: Phase, cwd: Path) -> str:
@@ -43,6 +43,10 @@ def request(phase: Phase, cwd: Path) -> str:
     return "; ".join(f"{name}: {value}" for run in phase.runs for name, value in run.params.items())[:2000]
 
 
+def _resolved(check: checks_file.Check) -> tuple[str, ...]:
+    return tuple(word.replace("{python}", sys.executable) for word in check.command)
+
+
 class Judges(Struct, frozen=True):
     """What judges the work in a folder: a fix may not touch it, and whatever it does there is undone."""
 
@@ -52,16 +56,16 @@ class Judges(Struct, frozen=True):
 
     def globs(self) -> tuple[str, ...]:
         """Tests and checkers' settings, what the plan protects, what the writer wrote, and the files the checks name."""
-        known = checks_file.load(self.terms.checks_file)
-        commands = [known[n].command for n in self.terms.checks if n in known]
+        known = checks_file.known(self.terms.checks_file)
+        commands = [_resolved(check) for check in known.choose(self.terms.checks)]
         base, session = self.cycles.base, self.call.session.folder
         written: list[str] = []
         for attempt, outcome in every_outcome(session, base.phase):
             if attempt.step.orchestrator == base.orchestrator and attempt.step.stage == WRITE:
                 written += [protected.literal(path) for path in outcome.left]
-        own: tuple[str, ...] = ()
-        if self.terms.checks_file.is_relative_to(self.call.cwd):
-            own = (protected.literal(os.path.relpath(self.terms.checks_file, self.call.cwd)),)
+        defined = {known.files[name] for name in self.terms.checks if name in known.files}
+        inside = [path for path in sorted(defined) if path.is_relative_to(self.call.cwd)]
+        own = [protected.literal(os.path.relpath(path, self.call.cwd)) for path in inside]
         named = protected.of_commands(self.call.cwd, commands, self._made())
         return (*protected.DEFAULT, *self.terms.protect, *named, *written, *own)
 
@@ -72,6 +76,23 @@ class Judges(Struct, frozen=True):
             if attempt.step.orchestrator != base.orchestrator:
                 found |= outcome.left.keys()
         return found
+
+    def question(self) -> str:
+        """What is asked of the folder, wherever it lies. Another question is another verification."""
+        terms = self.terms
+        asked = terms.request.removeprefix(f"{self.call.cwd}/")
+        of = self.published() if checks_file.ARTIFACTS in terms.checks or terms.audit else []
+        return files.digest(
+            [terms.checks, checks_file.known(terms.checks_file).digest(terms.checks), terms.audit, terms.protect, asked, of]
+        )
+
+    def published(self) -> list[list[str]]:
+        """What the phase has published in the session, as its steps left it last."""
+        found: dict[str, str] = {}
+        for attempt, outcome in finished(self.call.session.folder, self.cycles.base.phase) if self.cycles.base.phase else ():
+            if attempt.step.orchestrator not in (self.cycles.base.orchestrator, "coordinator", "campaign"):
+                found |= outcome.published
+        return [list(pair) for pair in sorted(found.items())]
 
     def hold(self, cycle: int) -> None:
         """Keeps copies of what judges now, before a fix of this cycle begins."""

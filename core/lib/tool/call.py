@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from lib import names
 from lib.contract import HOUSE, LAYER_NAMES, Json, StrataError
-from lib.disk import files
+from lib.disk import files, places
 from lib.process import tools
 from lib.session import events, ledger, remembered, signals, trace, watchers
 from lib.session.folder import Session, open_session
@@ -77,6 +77,7 @@ class Call(Struct):
         files.works_in = self._session.folder
         if self._session.outermost:
             ledger.Ledger(self._session.folder).close_open()
+            self.keep_places()
         self.label = label
         self.trace_id = trace.propagate_trace_id(self._session.folder)
         os.environ[names.SESSION] = str(self._session.folder)
@@ -88,6 +89,10 @@ class Call(Struct):
                 watcher.opened(self._session.folder)
         self.report("started")
         return self._session
+
+    def keep_places(self) -> None:
+        """Says where this run looks for what is named, and what it found that is not the house's own."""
+        files.write_json(self.session.folder / places.KEPT, places.kept())
 
     def look_at_session(self) -> None:
         """Only to read in it: nothing is made, locked or signalled. One that is not there yet is an empty one."""

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from lib import names
 from lib.contract import LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.disk import places
 from lib.disk.redact import redact
 from lib.process import forking, keeper, nursery, processes
 from lib.session import events, signals, trace, watchers
@@ -133,6 +134,7 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser, words: Words | None)
     cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths
     if not cwd.is_dir():
         usage(f"--cwd {options.cwd}: there is no such folder")
+    places.stand(cwd)
     if options.cwd:
         grant.check(current_grant, folders=(cwd,))
     if current_grant and not processes.called_by_tool and "--of" not in sys.argv and "Bash" not in current_grant.tools:

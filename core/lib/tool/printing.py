@@ -96,6 +96,8 @@ def table(said: Json) -> str:
     for step in steps:
         cost = "" if "agent_sessions" not in step else ("?" if step["usd_expected"] is None else f"{step['usd_expected']:.4f}")
         lines.append(f"{step['does']:4}  {step['step']:{width}}  {cost:>8}  {step['why']}".rstrip())
+    found: dict[str, str] = said["found"]
+    lines += ["", *(f"{name}: {path}" for name, path in found.items()), ""] if found else []
     total = "unknown" if said["usd_expected"] is None else f"{said['usd_expected']:.4f}"
     return "\n".join(
         [*lines, f"{said['skip']} to skip, {said['run']} to run, {said['halt']} halted; expected spend in USD: {total}"]
