@@ -43,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--rounds", metavar="N", type=int, help="with --goal: how often what is missing may be planned and run (default 1)")
     add("--approve-plan", action="store_true", help="run what was planned for a goal without asking, within its budget")
     add("--checks", metavar="FILE", help="with --goal: the checks a plan may name (default: config/checks.yaml)")
+    add("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the plan (repeatable)")
     add("--resume", metavar="SESSION", help="resume a session: its folder, or its name under sessions/")
     add("--dry-run", action="store_true", help="check everything and say what would run; create nothing")
     add("--only", metavar="PHASE", help="do this phase again, and nothing else")

@@ -22,6 +22,7 @@ from lib.disk import files
 from lib.plan import plan, plan_file
 from lib.plan.plan import Phase, Plan
 from lib.stages import look, redo
+from lib.tool.arguments import keyword
 from msgspec.structs import replace
 
 TOOL = Tool(
@@ -35,6 +36,7 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="FILE", help="a phase file, or a plan of which --phase names one phase")
     parser.add_argument("--phase", metavar="NAME", help="which phase of a plan")
+    parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the plan (repeatable)")
     parser.add_argument("--roll-back", action="store_true", help="only put the workspace back as it was before the phase")
     parser.add_argument("--keep-failed", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--resume", metavar="SESSION", help="resume a session as it was started")
@@ -42,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    chosen = read_plan(call.options.plan)
+    chosen = read_plan(call.options.plan, keyword(call.options.param, "--param"))
     phase = choose(chosen, call.options.phase)
     handed_down = call.options.plan.endswith(".json")
     if not handed_down:
@@ -63,11 +65,11 @@ def main(call: Call) -> Json:
     return phases.run(call, chosen, phase)
 
 
-def read_plan(path: str) -> Plan:
+def read_plan(path: str, given: dict[str, str]) -> Plan:
     """A file of the user's is checked; the JSON a campaign hands down has been."""
     if path.endswith(".json"):
         return plan.read(files.read_json(Path(path))["plan"])
-    return plan_file.load(path)
+    return plan_file.load(path, given)
 
 
 def choose(chosen: Plan, name: str | None) -> Phase:

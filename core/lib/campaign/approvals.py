@@ -31,6 +31,7 @@ class Asked(Struct, frozen=True):
     show: tuple[str, ...]  # paths, relative to the session
     answer_schema: str
     digest: str
+    params: Json = {}  # the values the plan was filled with
 
     def document(self) -> Json:
         return {
@@ -40,6 +41,7 @@ class Asked(Struct, frozen=True):
             "show": list(self.show),
             "answer_schema": self.answer_schema,
             "digest": self.digest,
+            **({"params": self.params} if self.params else {}),
         }
 
 
@@ -57,7 +59,8 @@ class Approvals:
         content = {outputs.place(self.session, p): files.fingerprint(p) for p in shown}
         about = records.document(phase) if checkpoint.at == "before" else self.work(phase)
         digest = files.digest([checkpoint.question, checkpoint.answer_schema, content, about])
-        return Asked(phase.name, checkpoint.at, checkpoint.question or default, tuple(content), checkpoint.answer_schema, digest)
+        words = checkpoint.question or default
+        return Asked(phase.name, checkpoint.at, words, tuple(content), checkpoint.answer_schema, digest, self.plan.params)
 
     def work(self, phase: Phase) -> list[Any]:
         """What a phase has come to: everything its finished steps produced or changed."""

@@ -28,7 +28,7 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
     raised = known.get(budget.RAISED, {}) | given
     if whole or limits:
         files.write_json(folder / "budget.json", {**limits, budget.WHOLE: whole, budget.RAISED: raised})
-    ledger.Ledger(folder).begin_run()
+    ledger.Ledger(folder).begin_run(params=plan.params)
     effective = folder / "effective-config.json"
     settings: Json = {
         "driver": call.driver,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -62,17 +63,20 @@ def planned(call: Call) -> Choice:
 def given_or_remembered(call: Call, base: Path) -> Choice:
     """The plan given, or, on resume, the session's own; a plan given with --resume replaces it."""
     options = call.options
+    given: dict[str, Any] = keyword(options.param, "--param")
     if not options.plan and not options.resume:
         usage("which plan?", f"{command('campaign')} {HOUSE / 'config/plans/quickstart.yaml'}")
     if not options.resume:
         file = plan_file.find(options.plan)
-        return Choice(plan_file.load(options.plan), file, file.read_text(encoding="utf-8"))
+        return Choice(plan_file.load(options.plan, given), file, file.read_text(encoding="utf-8"))
     folder = catalogue.find_session(options.resume, base)
     options.session_dir = str(folder)
     # A session that was itself started by an agent goes on at its own depth, never at less.
     options.current_depth = max(options.current_depth or 0, checkpoints.depth_used(folder))
     effective = remembered.read_effective(folder)
     resumed.restore(call, effective)
+    if given and not options.plan:  # the same plan, with other values
+        options.plan = effective["settings"]["plan_file"]
     if not options.plan and not effective["plan"]["phases"]:
         if options.dry_run or options.explain:
             usage("there is no plan for this goal yet", f"{command('campaign')} --resume {folder} has one written")
@@ -83,7 +87,9 @@ def given_or_remembered(call: Call, base: Path) -> Choice:
         text = (folder / "plan.yaml").read_text(encoding="utf-8")
         return Choice(plan.read(effective["plan"]), Path(effective["settings"]["plan_file"]), text)
     file = plan_file.find(options.plan)
-    chosen = goals.given(folder, file, plan_file.load(options.plan), effective["plan"].get("round", 1))
+    before = plan.read(effective["plan"])
+    kept = {name: value for name, value in before.params.items() if name in plan_file.parameters(file)}
+    chosen = goals.given(folder, file, plan_file.load(options.plan, kept | given), before.round)
     return Choice(resumed.keep_folders(chosen, folder), file, file.read_text(encoding="utf-8"))
 
 

@@ -19,7 +19,7 @@ from lib.campaign.approvals import Approvals, Asked
 from lib.contract import ExitCode, Json, StrataError, part, usage
 from lib.disk import config, files, schemas
 from lib.disk.clock import now
-from lib.plan import agents, checks_file, orchestrator_file, plan_file
+from lib.plan import agents, checks_file, orchestrator_file, params, plan_file
 from lib.plan.plan import Plan
 from lib.plan.task import Task
 from lib.session import budget, ledger
@@ -135,6 +135,7 @@ def _text(written: Json, known: Json, before: Json | None) -> str:
 def _as_text(session: Path, plan: Plan) -> Json:
     """The plan so far, as it was written; what it names beside itself, by whole paths."""
     before = cast(Json, yaml.safe_load((session / "plan.yaml").read_text(encoding="utf-8")))
+    before = params.fill({k: v for k, v in before.items() if k != "params"}, plan.params, lambda at, name: KeyError(name))
     if [p["name"] for p in before["phases"]] != [p.name for p in plan.phases]:
         hint = "give the changed plan as a file of its own: --resume SESSION PLAN"
         raise StrataError("PLAN_CHANGED", f"{session / 'plan.yaml'} is not the plan that was run", hint)
@@ -176,7 +177,7 @@ def catalogue(chosen: str) -> Json:
     known: Json = {}
     for path in sorted((config.CONFIG / "orchestrators").glob("*.yaml")):
         orchestration = orchestrator_file.load(path.stem)
-        params = {
+        asked = {
             name: {"about": p.about, "type": p.type, "default": p.default, "needed": p.default is None and not p.optional}
             for name, p in orchestration.params.items()
         }
@@ -184,7 +185,7 @@ def catalogue(chosen: str) -> Json:
         names = {w.agent for s in orchestration.stages for w in s.workers if w.agent}
         known[path.stem] = {
             "about": orchestration.description,
-            "params": params,
+            "params": asked,
             "modifiers": sorted(orchestration.modifiers),
             "outputs": outputs,
             "agents": {name: agents.load(name).description for name in sorted(names)},

@@ -36,7 +36,8 @@ def decide(asked: Asked, session: Path) -> Decision | None:
     """Approve, reject, or later; None where there is nobody to ask."""
     if not at_a_terminal():
         return None
-    shown = "".join(f"  {session / path}\n" for path in asked.show)
+    shown = "".join(f"  {name}: {value}\n" for name, value in asked.params.items())
+    shown += "".join(f"  {session / path}\n" for path in asked.show)
     while asked.answer_schema:
         text = _read(f"\n{asked.question}\n{shown}Your answer as JSON ({asked.answer_schema}) or @FILE, or Enter for later: ")
         if not text:

@@ -64,6 +64,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     goal: str = ""  # what it is all for: compared with what came of it, when it has ended
     rounds: int = 1  # how often what is missing then may be planned and run, the first time included
     round: int = 1
+    params: dict[str, Any] = {}  # the values it was filled with
     written: bool = False  # by an agent, for the goal: a person has to say yes to it
 
     def document(self) -> Json:

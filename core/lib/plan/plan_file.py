@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lib.contract import HOUSE, Json, StrataError, nearest
 from lib.disk import config, files, places, records, schemas
 from lib.disk.config import Document
-from lib.plan import checks_file, orchestrator_file, written
+from lib.plan import checks_file, orchestrator_file, params, written
 from lib.plan.orchestration import Orchestration
 from lib.plan.plan import Checkpoint, Phase, Plan, Run
+from lib.plan.written import Param
 from lib.process import fanout
 from lib.tool.depth import DEFAULT_MAX_DEPTH
 
@@ -35,17 +36,52 @@ def find(name: str) -> Path:
     raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", hint)
 
 
-def load(name: str) -> Plan:
+def load(name: str, given: dict[str, Any] | None = None, needed: bool = True) -> Plan:
+    """The plan, filled with what was given for its parameters. `needed`: without one that must be given it is no plan."""
     document = config.read(find(name))
+    filled = _fill(document, given or {}, needed)
     keys: set[str] = set(document.data) if isinstance(document.data, dict) else set()  # type: ignore[reportUnknownMemberType]
     if "run" in keys and "phases" not in keys:
         document.wrap("phases", keep=("version", "name", "workspace", "checks"))  # a phase file: a plan of one phase
-    return _Reader(document, document.check("plan")).read()
+    return _Reader(document, document.check("plan"), filled).read()
+
+
+def parameters(file: Path) -> set[str]:
+    """The names of a plan's parameters."""
+    data: Any = config.read(file).data
+    declared: Any = cast(Json, data).get("params") if isinstance(data, dict) else None
+    return set(cast(Json, declared)) if isinstance(declared, dict) else set()
+
+
+def _fill(document: Document, given: dict[str, Any], needed: bool) -> dict[str, Any]:
+    """Puts the values of its parameters into a plan, before it is checked: a budget may be one."""
+    data: Any = document.data
+    declared: Any = cast(Json, data).get("params", {}) if isinstance(data, dict) else {}
+    try:
+        known = records.of(declared, dict[str, Param])
+    except ValueError as error:
+        raise document.error(["params"], f"the parameters: {error}", "name: {about: …, type: text, default: …}") from None
+    for name, param in known.items():
+        if param.type not in params.TYPES:
+            raise document.error(
+                ["params", name, "type"], f"there is no type {param.type!r}", f"one of: {', '.join(params.TYPES)}"
+            )
+    if not known and not given:
+        return {}
+    values = params.values(f"the plan {document.file.stem}", known, given, needed)
+
+    def unknown(at: list[Any], name: str) -> Exception:
+        return document.error(at, f"there is no parameter {name!r}", f"{nearest(name, known)} (or declare it under params:)")
+
+    rest = {key: value for key, value in cast(Json, data).items() if key != "params"}
+    document.data = {"params": declared, **params.fill(rest, values, unknown)}
+    return values
 
 
 class _Reader:
-    def __init__(self, document: Document, data: Json) -> None:
+    def __init__(self, document: Document, data: Json, filled: dict[str, Any]) -> None:
         self.document = document
+        self.filled = filled
         self.written = records.of(data, written.Plan)
         self.folder = document.file.parent
         self.orchestrations: dict[str, dict[str, Orchestration]] = {}  # phase → run → what it is
@@ -84,6 +120,7 @@ class _Reader:
             budget=spec.budget,
             goal=spec.goal,
             rounds=spec.rounds,
+            params=self.filled,
         )
 
     def _error(self, at: list[Any], message: str, hint: str = "") -> StrataError:

@@ -116,6 +116,7 @@ class Param(Struct, frozen=True):
     default: Any = None
     type: str = "text"
     optional: bool = False
+    choices: tuple[str, ...] = ()
 
 
 class Orchestrator(Struct, frozen=True):
@@ -182,6 +183,7 @@ class Plan(Struct, frozen=True):
     checks: str = ""
     goal: str = ""
     rounds: int = 1
+    params: dict[str, Param] = {}
 
 
 # Agents and checks

@@ -190,6 +190,7 @@ class PlannedCampaign(Struct, frozen=True):
     name: str = ""
     max_parallel: int = 1
     description: str = ""
+    params: dict[str, Any] = {}
     goal: str = ""
     phases: tuple[PlannedPhase, ...] = ()
 

@@ -264,10 +264,10 @@ class Ledger:
 
     # Time: what every run of the session took
 
-    def begin_run(self, scope: str = WHOLE) -> None:
+    def begin_run(self, scope: str = WHOLE, params: Json | None = None) -> None:
         took = wall_total(self.lines(), scope)
         with self._open() as (descriptor, sums):
-            self._append(descriptor, Line("begin", wall=took, scope=scope), sums)
+            self._append(descriptor, Line("begin", wall=took, scope=scope, params=params or {}), sums)
 
     def end_run(self, scope: str) -> None:
         took = self.wall_seconds(scope)

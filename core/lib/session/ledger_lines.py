@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -56,6 +57,7 @@ class Line(Struct, frozen=True, omit_defaults=True):
     spent_usd: float | None = None  # of a settlement; None: nobody knows
     source: str = ""
     scope: str = ""
+    params: dict[str, Any] = {}  # of the beginning of a campaign: the values its plan was filled with
     wall: float = 0.0  # of a beginning and an end: what all runs before it took
     agent_session_id: str = ""
     session_usd: float | None = None  # what the agent session has come to as a whole

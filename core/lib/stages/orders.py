@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lib.contract import StrataError, usage
 from lib.disk import files
-from lib.plan import agents
+from lib.plan import agents, params
 from lib.plan.orchestration import PLACEHOLDER, Orchestration, Piece, Reference, Stage, Worker
 from lib.plan.task import Task
 from lib.session.step import Step
@@ -23,23 +23,12 @@ Outputs = dict[str, dict[str, str]]  # member, item or "" → output → full pa
 
 
 def read_params(orchestration: Orchestration, given: dict[str, Any], cwd: Path) -> dict[str, Any]:
-    for name in given:
-        if name not in orchestration.params:
-            usage(f"{orchestration.name} has no parameter {name!r}", f"it has: {', '.join(orchestration.params) or 'none'}")
-    values: dict[str, Any] = {}
-    for name, param in orchestration.params.items():
-        value: Any = given.get(name, param.default)
-        if any("\0" in text for text in _texts(value)):
-            usage(f"the parameter {name!r} holds a NUL", "no path, argument or file can hold one")
-        if (value is None or value == "") and not param.optional:
-            usage(f"{orchestration.name} needs the parameter {name!r}: {param.about}", f"--param {name}=…")
-        if param.type == "list" and isinstance(value, str):
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        elif param.type == "file" and value is not None:
-            value = _file_param(str(value), cwd)
-            if not files.exists(cwd / value) and not _is_written(orchestration, name):
-                usage(f"{name}: there is no file {given.get(name, value)!r}", f"give a path from here, or from {cwd}")
-        values[name] = value
+    values = params.values(orchestration.name, orchestration.params, given)
+    for name, value in values.items():
+        if orchestration.params[name].type == "file" and value is not None:
+            values[name] = _file_param(str(value), cwd)
+            if not files.exists(cwd / values[name]) and not _is_written(orchestration, name):
+                usage(f"{name}: there is no file {value!r}", f"give a path from here, or from {cwd}")
     return values
 
 
@@ -146,10 +135,6 @@ class Orders(Struct):
             hint = f"write `optional {text}` if it can do without"
             raise StrataError("MISSING_INPUT", f"{text}: the stage {reference.head!r} did not produce it", hint)
         return path
-
-
-def _texts(value: Any) -> list[str]:
-    return [v for v in (cast(list[Any], value) if isinstance(value, list) else [value]) if isinstance(v, str)]
 
 
 def _field(value: Any, name: str) -> Any:

@@ -118,7 +118,7 @@ def graph(what: str, base: Path) -> str:
     """Of a plan as it is written, or of a session as it stands."""
     file = Path(what)
     if what.endswith((".yaml", ".yml")) or (file.is_file() and not file.is_dir()):
-        return mermaid(of_plan(plan_file.load(what)))
+        return mermaid(of_plan(plan_file.load(what, needed=False)))
     return mermaid(reader.Reader(catalogue.find(what, base)).look().root)
 
 

@@ -87,6 +87,7 @@ class Reader:
             _state(folder),
             plan.goal or manifest.goal,
             plan.description,
+            plan.params,
             manifest,
             book.figures(),
             book.limits.get(budget.WHOLE, {}).get("usd", 0.0),

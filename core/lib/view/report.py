@@ -79,6 +79,7 @@ def _asked(session: Path) -> list[str]:
     if not plan.phases:
         return []
     lines = ["## Asked", "", *([plan.description, ""] if plan.description else [])]
+    lines += [*(f"- {name}: {value}" for name, value in plan.params.items()), ""] if plan.params else []
     for phase in plan.phases:
         how = f"checked by {', '.join(phase.checks)}" if phase.checks else f"not checked: {phase.unverified}"
         lines.append(f"- **{phase.name}**: {', '.join(map(_run, phase.runs))}; {how}")

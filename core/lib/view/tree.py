@@ -106,6 +106,7 @@ class Scene(Struct):
     state: str = ""
     goal: str = ""
     description: str = ""
+    params: Json = {}
     manifest: CampaignManifest = CampaignManifest()
     spent: Figures = NOTHING  # the ledger's
     limit_usd: float = 0.0  # of the whole; 0: there is none

@@ -34,6 +34,7 @@ def header(seen: Scene) -> list[str]:
     ]
     parts = [tag("h1", e(root.name), " ", badge(root.status), " ", grade(root.grade))]
     parts += [tag("p", e(seen.description))] if seen.description and seen.description != seen.goal else []
+    parts += [soft(", ".join(f"{name}: {value}" for name, value in seen.params.items()))] if seen.params else []
     parts.append(soft(f"Started {date(seen.started)}, in {seen.session.name}"))
     parts += [soft("The run is still going; this is how it stood when the page was made.")] if seen.alive else []
     listed = [tag("li", tag("b", e(value)), tag("span", e(name))) for value, name in facts]
