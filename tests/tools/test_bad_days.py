@@ -49,7 +49,7 @@ def start(house: House, *flags: str) -> Ran:
 
 def parses(session: Path) -> None:
     for path in session.rglob("*"):
-        if path.is_file() and path.suffix == ".json":
+        if path.is_file() and path.suffix == ".json" and "out" not in path.parts:  # what a worker had begun there is its own
             json.loads(path.read_text())
         elif path.is_file() and path.name.endswith((".yaml", ".done", ".fail", ".session-state")):
             yaml.safe_load(path.read_text())
