@@ -206,7 +206,7 @@ class Engine:
             mock.patch.object(checks, "git_state", lambda cwd: {}),
             mock.patch.object(events, "write_live_report", lambda *a, **k: None),
             mock.patch.multiple(events, **quiet),
-            mock.patch.object(ledger.Ledger, "begin_run", lambda ledger: None),
+            mock.patch.object(ledger.Ledger, "begin_run", lambda ledger, **_: None),
             mock.patch.object(processes, "stopping", threading.Event()),
         ):
             yield

@@ -21,7 +21,11 @@ from lib.plan.written import DEFAULT_MAX_ITEMS, Loop, Param
 
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an agent do the work
 
-# References: `param.topic`, `plan.tasks`, `critique.*.findings`, `item.goal`; `optional plan.tasks` may be absent
+# References: `param.topic`, `plan.tasks`, `critique.*.findings`, `critique.roster`, `item.goal`; `optional plan.tasks` may be
+# absent. And what only some have: `after.*.report` (of those it waited for), `previous.draft` (its own of the round before),
+# `loop.redesign.findings` (of the stage that sent it back).
+RESERVED = ("param", "item", "input", "after", "previous", "loop")  # heads of references that are no stage
+ROSTER, CAUSE = "roster", "cause"
 PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
 _REFERENCE = re.compile(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)")
 Resolve = Callable[[str], Any]
@@ -52,6 +56,7 @@ class Worker(Struct, frozen=True):
     outputs: tuple[Output, ...] = ()  # the definition's and its own
     declared: tuple[Output, ...] = ()  # only its own
     after: tuple[str, ...] = ()
+    on: dict[str, str] = {}  # of a member: the loops that its own verdict takes
 
     @property
     def asks_agents(self) -> bool:
@@ -101,6 +106,11 @@ class Stage(Struct, frozen=True):
     @property
     def workers(self) -> tuple[Worker, ...]:
         return (self.worker,)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The loops it may take, by its own verdict or by a member's."""
+        return (*self.on.values(), *(name for worker in self.workers for name in worker.on.values()))
 
     @property
     def references(self) -> list[str]:
@@ -184,7 +194,7 @@ class FanOut(Stage, frozen=True):
     kind: ClassVar[str] = "fan-out"
     fans_out: ClassVar[bool] = True
 
-    items: str = ""
+    items: tuple[str, ...] = ()
     pointer: str = ""
     key: str = ""
     after: str = ""  # the field of an item that lists those it waits for
@@ -193,7 +203,7 @@ class FanOut(Stage, frozen=True):
 
     @property
     def references(self) -> list[str]:
-        return [*super().references, self.items]
+        return [*super().references, *self.items]
 
     @property
     def outputs(self) -> dict[str, set[str]]:
@@ -204,9 +214,9 @@ class FanOut(Stage, frozen=True):
         return self.on_item_failure == "skip"
 
     def pieces(self, resolve: Resolve) -> list[Piece]:
-        found = self._listed(resolve(self.items))
+        found = [item for text in self.items for item in self._listed(text, resolve(text))]
         if len(found) < self.min_items:
-            message = f"{self.name}: {len(found)} items in {self.items}{self.pointer}, at least {self.min_items}"
+            message = f"{self.name}: {len(found)} items in {' and '.join(self.items)}{self.pointer}, at least {self.min_items}"
             raise StrataError("TOO_FEW_ITEMS", message, "foreach: {min_items: 0} where none is fine")
         if len(found) > self.max_items:
             raise StrataError("TOO_MANY_ITEMS", f"{self.name}: {len(found)} items, at most {self.max_items}", "raise max_items")
@@ -220,18 +230,18 @@ class FanOut(Stage, frozen=True):
             pieces[str(key)] = Piece(str(key), self.worker, item, tuple(self._waits(str(key), item)))
         return list(pieces.values())
 
-    def _listed(self, value: Any) -> list[Any]:
+    def _listed(self, text: str, value: Any) -> list[Any]:
         if isinstance(value, str) and files.is_file(value):
             try:
                 value = json.loads(Path(value).read_text(encoding="utf-8"))
             except ValueError as error:
-                raise StrataError("BAD_ITEMS", f"{self.name}: {self.items} is not JSON: {error}") from None
+                raise StrataError("BAD_ITEMS", f"{self.name}: {text} is not JSON: {error}") from None
         for part in self.pointer.split("/")[1:]:
             value = _field(value, part)
-        if value is None and self.items.startswith("optional "):
+        if value is None and text.startswith("optional "):
             value = []
         if not isinstance(value, list):
-            raise StrataError("BAD_ITEMS", f"{self.name}: {self.items}{self.pointer} is not a list", "check foreach.pointer")
+            raise StrataError("BAD_ITEMS", f"{self.name}: {text}{self.pointer} is not a list", "check foreach.pointer")
         return cast(list[Any], value)
 
     def _waits(self, key: str, item: Any) -> list[str]:
@@ -246,9 +256,8 @@ class FanOut(Stage, frozen=True):
         return [("*", self.worker, self.max_items)]
 
     def items_expected(self, params: Json) -> int:
-        given: Any = params.get(self.items.removeprefix("param."))
-        known = self.items.startswith("param.") and isinstance(given, list)
-        return len(cast(list[Any], given)) if known else self.max_items
+        given: list[Any] = [params.get(text.removeprefix("param.")) if text.startswith("param.") else None for text in self.items]
+        return sum(map(len, given)) if all(isinstance(value, list) for value in given) else self.max_items
 
     @property
     def items_at_most(self) -> int:
@@ -295,6 +304,14 @@ class Orchestration(Struct, frozen=True):
 
     def stage(self, name: str) -> Stage:
         return next(s for s in self.stages if s.name == name)
+
+    @property
+    def rosters(self) -> set[str]:
+        """The stages whose roster somebody reads, and those that send work back to somebody who does."""
+        found = [r for s in self.stages for r in map(Reference.parse, s.references) if r and r.rest[-1:] == (ROSTER,)]
+        loops = {r.rest[0] for r in found if r.head == "loop"}
+        senders = {s.name for s in self.stages if loops & set(s.loops)}
+        return {r.head for r in found if r.head != "loop"} | senders
 
     def behind(self, stage: Stage) -> tuple[Stage, ...]:
         """This stage and all after it."""

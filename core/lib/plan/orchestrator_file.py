@@ -11,13 +11,12 @@ from lib.contract import Json, StrataError, nearest, usage
 from lib.disk import config, places, records, schemas
 from lib.disk.config import Document
 from lib.plan import agents, beside, written
-from lib.plan.orchestration import FanOut, Group, Orchestration, Question, Reference, Stage, Worker
+from lib.plan.orchestration import RESERVED, FanOut, Group, Orchestration, Question, Reference, Stage, Worker
 from lib.plan.references import References, mentioned
 from lib.plan.task import Limits, Output
 from lib.plan.written import Loop, Param
 from lib.process import tools
 
-RESERVED = ("param", "item", "input")  # heads of references that are no stage
 DOERS = ("agent", "tool", "members", "ask")
 FITS_ONLY = {"parallel": "members", "on_item_failure": "foreach", "action": "agent", "args": "tool"}
 
@@ -54,7 +53,7 @@ class _Reader:
         self.names = [s.name for s in self.written.stages]
         self.loops = {name: replace(loop, name=name) for name, loop in self.written.loops.items()}
         self.params = self._params()
-        self.references = References(document, self.written.stages, self.params)
+        self.references = References(document, self.written.stages, self.params, self.loops)
 
     def read(self, modifier: str) -> Orchestration:
         self._unique_names()
@@ -62,6 +61,7 @@ class _Reader:
         self._param_types()
         stages = [self._stage(index, spec) for index, spec in enumerate(self.written.stages)]
         self._loops_used()
+        self.references.settle()
         for index, stage in enumerate(stages):
             if stage.on_depth == "compress":
                 self._compressible(["stages", index, "on_depth"], stages[index:])
@@ -105,7 +105,7 @@ class _Reader:
                 raise self._error(["loops", name, "to"], f"there is no stage {loop.to!r}", nearest(loop.to, self.names))
 
     def _loops_used(self) -> None:
-        used = {loop for spec in self.written.stages for loop in spec.on.values()}
+        used = {loop for spec in self.written.stages for loop in spec.loops}
         for name in self.loops:
             if name not in used:
                 hint = "name it under a stage's `on:`, or remove it"
@@ -116,7 +116,7 @@ class _Reader:
             if stage not in self.names:
                 raise self._error(["modifiers", name, index], f"there is no stage {stage!r}", nearest(stage, self.names))
         for spec in self.written.stages:
-            for loop in (self.loops[n] for n in spec.on.values() if n in self.loops and spec.name in kept):
+            for loop in (self.loops[n] for n in spec.loops if n in self.loops and spec.name in kept):
                 if loop.to not in kept:
                     message = f"{name} keeps {spec.name!r}, which loops to {loop.to!r}, but leaves that out"
                     raise self._error(["modifiers", name], message, f"add {loop.to}")
@@ -152,18 +152,23 @@ class _Reader:
     def _stage(self, index: int, spec: written.Stage) -> Stage:
         at: list[Any] = ["stages", index]
         self._fitting_keys(at, self.raw[index], spec)
-        for event, name in spec.on.items():
-            if name not in self.loops:
-                raise self._error([*at, "on", event], f"there is no loop {name!r}", nearest(name, list(self.loops)))
-            if self.names.index(self.loops[name].to) > index:
-                message = f"the loop {name!r} goes forward to {self.loops[name].to!r}"
-                raise self._error([*at, "on", event], message, "a loop goes back")
+        self._routes(at, index, spec.on)
+        for member, work in spec.members.items():
+            self._routes([*at, "members", member], index, work.on)
         stage = self._kind(at, index, spec)
         if stage.limits.model:
             self._placed([*at, "model"], lambda: config.model_id(stage.limits.model))
         beside.check_writers(self.document, at, stage)
         self.references.know(stage.name, stage.outputs)
         return stage
+
+    def _routes(self, at: list[Any], index: int, on: dict[str, str]) -> None:
+        for event, name in on.items():
+            if name not in self.loops:
+                raise self._error([*at, "on", event], f"there is no loop {name!r}", nearest(name, list(self.loops)))
+            if self.names.index(self.loops[name].to) > index:
+                message = f"the loop {name!r} goes forward to {self.loops[name].to!r}"
+                raise self._error([*at, "on", event], message, "a loop goes back")
 
     def _placed(self, at: list[Any], check: Any) -> None:
         """Runs a check whose error knows nothing of the file, and gives it its place."""
@@ -197,11 +202,13 @@ class _Reader:
         if spec.members:
             members = {n: self._member([*at, "members", n], index, n) for n in spec.members}
             beside.check_members(self.document, at, members)
+            self.references.of_members([*at, "members"], members)
             return Group(**common, members=members, **asdict(spec.parallel))
         worker = self._worker(at, index, spec, spec.name)
         if spec.foreach:
             self._items([*at, "foreach"], spec.foreach, index)
-            known: Json = asdict(spec.foreach) | {"on_item_failure": spec.on_item_failure}
+            self.references.of_items(at, worker, bool(spec.foreach.after))
+            known: Json = asdict(spec.foreach) | {"items": spec.foreach.lists, "on_item_failure": spec.on_item_failure}
             return FanOut(**common, worker=worker, **known)
         return Stage(**common, worker=worker)
 
@@ -223,16 +230,17 @@ class _Reader:
         }
 
     def _spans(self, loop: Loop, index: int) -> bool:
-        sources = [i for i, s in enumerate(self.written.stages) if loop.name in s.on.values()]
+        sources = [i for i, s in enumerate(self.written.stages) if loop.name in s.loops]
         return self.names.index(loop.to) <= index and any(index <= i for i in sources)
 
     def _items(self, at: list[Any], spec: written.Foreach, index: int) -> None:
-        self.references.check([*at, "items"], spec.items, index, foreach=False)
-        reference = Reference.parse(spec.items)
-        if reference and reference.head == "param" and self.written.params and self.params[reference.rest[0]].type == "text":
-            name = reference.rest[0]
-            hint = f"params: {{{name}: {{type: list}}}}"
-            raise self._error([*at, "items"], f"the parameter {name!r} is a text, not a list", hint)
+        for text in spec.lists:
+            self.references.check([*at, "items"], text, index)
+            reference = Reference.parse(text)
+            if reference and reference.head == "param" and self.written.params and self.params[reference.rest[0]].type == "text":
+                name = reference.rest[0]
+                hint = f"params: {{{name}: {{type: list}}}}"
+                raise self._error([*at, "items"], f"the parameter {name!r} is a text, not a list", hint)
         most = spec.max_items
         if (spec.min_success or 0) > most:
             message = f"{spec.min_success} of at most {most} items cannot succeed"
@@ -245,7 +253,7 @@ class _Reader:
 
     def _question(self, at: list[Any], spec: written.Ask, index: int) -> written.Ask:
         for number, text in enumerate(spec.show):
-            self.references.check([*at, "show", number], text, index, foreach=False)
+            self.references.check([*at, "show", number], text, index)
         if spec.answer_schema:
             return replace(spec, answer_schema=self._schema([*at, "answer_schema"], spec.answer_schema))
         return spec
@@ -257,7 +265,8 @@ class _Reader:
         raw = self.raw[index]
         spec = records.of(raw | raw["members"][name], written.Work)
         inputs = self.written.stages[index].inputs | spec.inputs
-        return replace(self._worker(at, index, replace(spec, inputs=inputs), name), after=spec.after)
+        own = self.written.stages[index].members[name].on  # its stage's are the stage's
+        return replace(self._worker(at, index, replace(spec, inputs=inputs), name), after=spec.after, on=own)
 
     def _worker(self, at: list[Any], index: int, spec: written.Work, name: str) -> Worker:
         if bool(spec.agent) == bool(spec.tool):
@@ -270,7 +279,7 @@ class _Reader:
             self._action([*at, "action"], definition, spec.action)
         if spec.tool:
             self._tool([*at, "tool"], spec.tool)
-        self.references.of_work(at, spec, index, foreach=self.written.stages[index].foreach is not None)
+        self.references.of_work(at, spec, index)
         agent = ""
         if isinstance(spec.agent, str) and spec.agent:
             definition = self._agent(at, spec.agent)

@@ -48,6 +48,7 @@ class Work(Struct, frozen=True):
     inputs: dict[str, str] = {}
     outputs: dict[str, Output] = {}
     after: tuple[str, ...] = ()
+    on: dict[str, str] = {}
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ class Parallel(Struct, frozen=True):
 
 
 class Foreach(Struct, frozen=True):
-    items: str
+    items: str | tuple[str, ...]
     pointer: str = ""
     key: str = ""
     after: str = ""
@@ -81,6 +82,10 @@ class Foreach(Struct, frozen=True):
     max_items: int = DEFAULT_MAX_ITEMS
     min_items: int = 1
     min_success: int | None = None
+
+    @property
+    def lists(self) -> tuple[str, ...]:
+        return (self.items,) if isinstance(self.items, str) else self.items
 
 
 class Ask(Struct, frozen=True):
@@ -91,7 +96,6 @@ class Ask(Struct, frozen=True):
 
 class Stage(Work, frozen=True, kw_only=True):
     name: str
-    on: dict[str, str] = {}
     retry: Retry = Retry()
     required: bool = True
     isolation: str = ""
@@ -102,6 +106,11 @@ class Stage(Work, frozen=True, kw_only=True):
     parallel: Parallel = Parallel()
     foreach: Foreach | None = None
     ask: Ask | None = None
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The loops it may take, by its own verdict or by a member's."""
+        return (*self.on.values(), *(name for member in self.members.values() for name in member.on.values()))
 
 
 class Loop(Struct, frozen=True):

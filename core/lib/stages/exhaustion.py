@@ -17,7 +17,7 @@ from lib.plan.orchestration import PLACEHOLDER, Orchestration, Reference, Stage,
 from lib.plan.task import Limits, Task
 from lib.session.step import Step
 from lib.stages.order import Order, sealed
-from lib.stages.orders import Orders
+from lib.stages.orders import NOBODY, Orders
 from lib.stages.results import StageResult, StepResult
 from lib.tool.call import Call
 
@@ -61,12 +61,12 @@ def as_one(call: Call, orders: Orders, stages: list[Stage], base: Step) -> tuple
     briefs: dict[str, str] = {}
     for stage in stages:
         worker, agent = stage.worker, agents.load(stage.worker.agent)
-        target = orders.fill(worker.target, None) if not _uses(worker.target, names) else worker.target
+        target = orders.fill(worker.target, NOBODY) if not _uses(worker.target, names) else worker.target
         given: dict[str, Any] = {}
         for name, text in worker.inputs.items():
             known = Reference.parse(text)
             later = known and known.head in names
-            given[name] = f"what you write for {text.removeprefix('optional ')}" if later else orders.resolve(text, None)
+            given[name] = f"what you write for {text.removeprefix('optional ')}" if later else orders.resolve(text, NOBODY)
         inputs |= {f"{stage.name}-{n}": v for n, v in given.items() if v is not None and not str(v).startswith("what you write")}
         own = [replace(o, name=f"{stage.name}.{o.name}", path=_path(stage, o.place, o.path, target)) for o in worker.outputs]
         outputs += own

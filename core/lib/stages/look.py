@@ -225,6 +225,7 @@ class Look(Walk):
             self.orders.causes.pop(name, None)
         if cause.exists():
             self.orders.causes[loop.to] = cause
+            self.orders.handed[loop.name] = self.hand_back(stage, result, cause)
         else:
             self.sent_back = loop.to
 

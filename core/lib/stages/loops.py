@@ -20,6 +20,8 @@ class Taken(Struct, frozen=True):
     stage: str  # that sent the work back
     rounds: dict[str, int]  # by stage it went back over: which round that was
     session: str  # where the cause speaks of: the session may be moved
+    reason: str = ""
+    failed: tuple[dict[str, str], ...] = ()  # of those that did not succeed: key, code and message
 
 
 def every(home: Path) -> list[tuple[Path, Taken]]:

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from lib.contract import StrataError, usage
 from lib.disk import files
 from lib.plan import agents, params
-from lib.plan.orchestration import PLACEHOLDER, Orchestration, Piece, Reference, Stage, Worker
+from lib.plan.orchestration import PLACEHOLDER, RESERVED, ROSTER, Orchestration, Piece, Reference, Stage, Worker
 from lib.plan.task import Task
 from lib.session.step import Step
 from lib.stages.order import Order, sealed
+from lib.stages.results import StepResult
 from lib.tool.call import Call
 
 Outputs = dict[str, dict[str, str]]  # member, item or "" → output → full path
@@ -45,40 +46,57 @@ def _file_param(value: str, cwd: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
+class Here(Struct, frozen=True):
+    """For whom a reference is resolved."""
+
+    stage: str = ""
+    key: str = ""
+    item: Any = None
+    before: Outputs | None = None  # what those it waited for produced; None: they have not ended yet
+
+
+NOBODY = Here()
+
+
 class Orders(Struct):
     """Knows the parameters and what earlier stages produced; makes the orders of the next one."""
 
     call: Call
     params: dict[str, Any]
     outputs: dict[str, Outputs] = {}  # by stage
+    rosters: dict[str, str] = {}  # by stage: the file that says who was asked, and what came of it
     did: dict[str, str] = {}  # by stage: what it changed in the workspace
     causes: dict[str, Path] = {}  # by stage: why a loop came back to it
+    handed: dict[str, Outputs] = {}  # by loop: what the stage that took it had produced, its roster and its cause under ""
 
     def of(self, stage: Stage, step: Step) -> list[Order]:
-        pieces = stage.pieces(lambda text: self.resolve(text, None))
+        pieces = stage.pieces(lambda text: self.resolve(text, NOBODY))
         return [self._order(stage, step, piece) for piece in pieces]
 
-    def behind(self, order: Order, before: dict[str, tuple[Order, str]]) -> Order:
-        """The order of a member or item that waited for others: what those came to is part of what it is made of."""
+    def behind(self, order: Order, before: dict[str, tuple[Order, StepResult]]) -> Order:
+        """The order of a member or item that waited for others: what those came to is part of what it is made of, and what they
+        produced is there to be read."""
         if not before:
             return order
         steps = dict.fromkeys(s for other, _ in before.values() for s in (*other.waited, str(other.step)))
-        after = {key: came_to for key, (_, came_to) in before.items()}
-        return sealed(self.call, replace(order, after=after, waited=tuple(steps)))
+        after = {key: result.came_to for key, (_, result) in before.items()}
+        here = Here(key=order.key, item=order.task.item, before={key: result.outputs for key, (_, result) in before.items()})
+        read = {name: text for name, text in order.worker.inputs.items() if _head(text) == "after"}
+        inputs = order.task.inputs | {name: v for name, text in read.items() if (v := self.resolve(text, here)) is not None}
+        task = replace(order.task, inputs=inputs)
+        return sealed(self.call, replace(order, task=task, after=after, waited=tuple(steps)))
 
     def _order(self, stage: Stage, step: Step, piece: Piece) -> Order:
         worker, key, item = piece.worker, piece.key, piece.item
+        here = Here(stage.name, key, item)
         agent, outputs = worker.agent, worker.outputs
         if worker.agent_from:
-            agent = str(self.resolve(worker.agent_from, item))
-            if agent not in worker.allow:
-                message = f"{stage.name}: {key!r} asks for the agent {agent!r}"
-                raise StrataError("AGENT_NOT_ALLOWED", message, f"allowed: {', '.join(worker.allow)}")
+            agent = self._chosen(stage, worker, here)
             outputs = tuple({o.name: o for o in (*agents.load(agent).outputs, *stage.worker.declared)}.values())
         task = Task(
             action=worker.action,
-            target=self.fill(worker.target, item),
-            inputs={name: v for name, text in worker.inputs.items() if (v := self.resolve(text, item)) is not None},
+            target=self.fill(worker.target, here),
+            inputs={name: v for name, text in worker.inputs.items() if (v := self.resolve(text, here)) is not None},
             outputs=outputs,
             item=item,
             isolation=stage.isolation,
@@ -91,7 +109,7 @@ class Orders(Struct):
             worker=worker,
             waits_for=piece.after,
             agent=agent,
-            args=tuple(self.fill(a, item) for a in worker.args),
+            args=tuple(self.fill(a, here) for a in worker.args),
             task=task,
             made_from={name: self.did.get(name, "") for name in self.sources(worker)},
             context=(cause,) if cause else (),
@@ -99,42 +117,70 @@ class Orders(Struct):
         )
         return sealed(self.call, order)
 
+    def _chosen(self, stage: Stage, worker: Worker, here: Here) -> str:
+        """The agent that an item names, out of those that are allowed; a pack's own need not be named with the pack."""
+        asked = str(self.resolve(worker.agent_from, here))
+        chosen = next((name for name in worker.allow if asked in (name, name.rpartition("/")[2])), "")
+        if not chosen:
+            message = f"{stage.name}: {here.key!r} asks for the agent {asked!r}"
+            raise StrataError("AGENT_NOT_ALLOWED", message, f"allowed: {', '.join(worker.allow)}")
+        return chosen
+
     def sources(self, worker: Worker) -> list[str]:
         """The stages whose outcomes this work consumes."""
-        heads = {r.head for r in map(Reference.parse, worker.references) if r}
-        return sorted(heads - {"param", "item"})
+        return sorted({_head(text) for text in worker.references} - set(RESERVED))
 
-    def fill(self, text: str, item: Any) -> str:
+    def fill(self, text: str, here: Here) -> str:
         """`{param.topic}`, `{item.id}` and `{plan.tasks}` in a text."""
 
         def value(found: re.Match[str]) -> str:
-            inner = self.resolve(found[1], item)
+            inner = self.resolve(found[1], here)
             return inner if isinstance(inner, str) else json.dumps(inner)
 
         return PLACEHOLDER.sub(value, text)
 
-    def resolve(self, text: str, item: Any) -> Any:
+    def resolve(self, text: str, here: Here) -> Any:
         """A reference's value: a text, an item, a path, or a list of paths; None for an optional one that is absent."""
-        reference = Reference.parse(text)
-        assert reference
-        if reference.head == "param":
-            return self.params[reference.rest[0]]
-        if reference.head == "item":
-            value = item
-            for part in reference.rest:
-                value = _field(value, part)
-            if value is None and not reference.optional:
-                raise StrataError("BAD_ITEMS", f"an item has no {'.'.join(reference.rest)!r}: {str(item)[:200]}")
-            return value
-        table = self.outputs.get(reference.head, {})
-        member, output = reference.rest if len(reference.rest) == 2 else ("", reference.rest[0])
-        if member == "*":
-            return [outputs[output] for outputs in table.values() if output in outputs]
-        path = table.get(member, {}).get(output)
-        if path is None and not reference.optional:
+        found = Reference.parse(text)
+        assert found
+        if found.head == "param":
+            return self.params[found.rest[0]]
+        if found.head == "item":
+            return self._of_item(found, here.item)
+        if found.head == "previous":  # nothing in the first round
+            return self.outputs.get(here.stage, {}).get(here.key, {}).get(found.rest[0])
+        if found.head == "loop":  # nothing before it was taken
+            return _out_of(self.handed.get(found.rest[0], {}), found.rest[1:])
+        if found.head == "after":
+            return None if here.before is None else _out_of(here.before, found.rest)
+        if found.rest == (ROSTER,):
+            return self.rosters.get(found.head)
+        value = _out_of(self.outputs.get(found.head, {}), found.rest)
+        if value is None and not found.optional:
             hint = f"write `optional {text}` if it can do without"
-            raise StrataError("MISSING_INPUT", f"{text}: the stage {reference.head!r} did not produce it", hint)
-        return path
+            raise StrataError("MISSING_INPUT", f"{text}: the stage {found.head!r} did not produce it", hint)
+        return value
+
+    def _of_item(self, found: Reference, item: Any) -> Any:
+        value = item
+        for part in found.rest:
+            value = _field(value, part)
+        if value is None and not found.optional:
+            raise StrataError("BAD_ITEMS", f"an item has no {'.'.join(found.rest)!r}: {str(item)[:200]}")
+        return value
+
+
+def _out_of(table: Outputs, rest: tuple[str, ...]) -> Any:
+    """`OUTPUT`, `MEMBER.OUTPUT` or `*.OUTPUT` of what a stage produced; None where it is not there."""
+    member, output = rest if len(rest) == 2 else ("", rest[0])
+    if member == "*":
+        return [outputs[output] for outputs in table.values() if output in outputs]
+    return table.get(member, {}).get(output)
+
+
+def _head(text: str) -> str:
+    found = Reference.parse(text)
+    return found.head if found else ""
 
 
 def _field(value: Any, name: str) -> Any:

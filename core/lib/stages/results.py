@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from lib.contract import STATUS, ExitCode, Json, part
@@ -20,6 +22,7 @@ class StepResult(Struct, frozen=True):
     note: str = ""
     did: str = ""  # a digest of what it changed in the workspace
     came_to: str = ""  # a digest of that and of all it made
+    item: Any = None  # what it was done for
 
     @property
     def ok(self) -> bool:
@@ -58,6 +61,7 @@ class StageResult(Struct, frozen=True):
     round: int = 0
     elapsed_seconds: float = 0.0
     open: bool = False  # the run went on although something was left unresolved
+    route: str = ""  # the loop that one of its members takes
     question: Json | None = None
 
     @property

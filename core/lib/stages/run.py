@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -90,7 +91,7 @@ class Run(Walk):
         if stage.isolation:
             steps = self.in_worktrees(stage, words, go_on)
         else:
-            steps = fanout.run(after, stage.cap, work, succeeded=lambda s: s.ok, blocked=blocked, go_on=go_on, known=known)
+            steps = fanout.run(after, stage.cap, work, lambda s: s.ok, partial(_blocked, words), go_on, known)
         self.answers.take(stage.name, lambda record: None, ("retry",))  # that is what has just been done
         return self.sum_up(stage, tuple(steps.values()), len(orders))
 
@@ -104,7 +105,13 @@ class Run(Walk):
 
     def in_worktrees(self, stage: Stage, words: Words, go_on: Callable[[StepResult], bool]) -> dict[str, StepResult]:
         return worktrees.run(
-            self.call, words.orders, words.after, stage.cap, lambda key: self.isolated(stage, words, key), blocked, go_on
+            self.call,
+            words.orders,
+            words.after,
+            stage.cap,
+            lambda key: self.isolated(stage, words, key),
+            partial(_blocked, words),
+            go_on,
         )
 
     def isolated(self, stage: Stage, words: Words, key: str) -> StepResult:
@@ -114,3 +121,7 @@ class Run(Walk):
             return self.keep(order, before)
         placed = replace(order, place=lambda: worktrees.opened(self.call, order))
         return words.learn(key, perform(self.call, stage, placed, self.finished, words.rerun))
+
+
+def _blocked(words: Words, key: str, cause: str) -> StepResult:
+    return blocked(key, cause, words.table[key].task.item)

@@ -14,17 +14,19 @@ from msgspec.structs import replace
 
 from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, Json, part
 from lib.disk import files
-from lib.plan.orchestration import Orchestration, Question, Stage
+from lib.plan.orchestration import Group, Orchestration, Question, Stage, Worker
 from lib.plan.written import Loop
 from lib.session.step import Step
-from lib.stages import exhaustion, loops
+from lib.stages import exhaustion, loops, rosters
 from lib.stages.answers import Answers
 from lib.stages.finished import Finished
 from lib.stages.order import Order
-from lib.stages.orders import Orders
+from lib.stages.orders import NOBODY, Orders, Outputs
 from lib.stages.results import StageResult, StepResult
 from lib.stages.words import Words, skipped, told
 from lib.tool.call import Call
+
+EVENTS = {"needs_revision": "needs_revision", "failed": "failure"}  # by verdict: what `on:` calls it
 
 
 class Walk:
@@ -83,6 +85,8 @@ class Walk:
         """What later stages are made from."""
         self.results[stage.name] = result
         self.orders.outputs[stage.name] = result.outputs
+        if stage.name in self.orchestration.rosters:
+            self.orders.rosters[stage.name] = self.roster(stage, result)
         self.orders.did[stage.name] = files.digest([s.did for s in result.steps])
 
     def do(self, stage: Stage) -> StageResult:
@@ -169,6 +173,9 @@ class Walk:
         note = f"{len(good)} of {wanted} succeeded"
         if bad and bad[0].exit_code in NEVER_ABSORBED:
             return StageResult(stage.name, bad[0].exit_code, "failed", steps, bad[0].error, note)
+        routed = self.routed(stage, steps)
+        if routed:
+            return routed
         if len(good) >= (wanted if stage.min_success is None else stage.min_success):
             revise = next((s for s in good if s.verdict == "needs_revision"), None)
             if revise:
@@ -200,8 +207,20 @@ class Walk:
         return result, ""
 
     def loop_for(self, stage: Stage, result: StageResult) -> Loop | None:
-        event = {"needs_revision": "needs_revision", "failed": "failure"}.get(result.verdict, "")
-        return self.orchestration.loops.get(stage.on.get(event, ""))
+        name = result.route or stage.on.get(EVENTS.get(result.verdict, ""), "")
+        return self.orchestration.loops.get(name)
+
+    def routed(self, stage: Stage, steps: tuple[StepResult, ...]) -> StageResult | None:
+        """What the stage comes to where the verdict of one of its members takes a loop of the member's own."""
+        for step in steps:
+            worker = self.workers_of(stage).get(step.key)
+            name = worker.on.get(EVENTS.get(step.verdict, ""), "") if worker else ""
+            if name:
+                return StageResult(stage.name, step.exit_code, step.verdict, steps, step.error, step.note, route=name)
+        return None
+
+    def workers_of(self, stage: Stage) -> dict[str, Worker]:
+        return stage.members if isinstance(stage, Group) else {}
 
     def take(self, loop: Loop, stage: Stage, result: StageResult) -> None:
         """Writes down that and why: the counter survives a crash, and the cause is handed to the loop's target."""
@@ -216,15 +235,27 @@ class Walk:
             lines += [f"What `{name}` produced last time:", "", *found, ""] if found else []
         names = [s.name for s in self.orchestration.stages]
         span = names[names.index(loop.to) : names.index(stage.name) + 1]
-        taken = loops.Taken(
-            loop.name, number, stage.name, {name: self.rounds[name] for name in span}, str(self.call.session.folder)
-        )
+        rounds = {name: self.rounds[name] for name in span}
+        failed = [{"key": s.key, "code": s.code, "message": s.message} for s in result.steps if not s.ok]
+        taken = loops.Taken(loop.name, number, stage.name, rounds, str(self.call.session.folder), str(reason), tuple(failed))
         cause = loops.write_down(self.home, taken, "\n".join(lines).rstrip() + "\n")
+        self.orders.handed[loop.name] = self.hand_back(stage, result, cause)
         for name in span:
             self.orders.causes.pop(name, None)  # an inner loop's cause is not news any more
         self.orders.causes[loop.to] = cause
         detail = {"from": stage.name, "to": loop.to, "time": number, "of": loop.max}
         self.call.event(f"{self.base.slug}.{loop.name}", "loop", detail)
+
+    def hand_back(self, stage: Stage, result: StageResult, cause: Path) -> Outputs:
+        """What a stage that takes a loop hands to those it goes back over: all it produced, its roster, and why."""
+        known = {"cause": str(cause.with_suffix(".json")), "roster": self.roster(stage, result)}
+        outputs = result.outputs
+        return outputs | {"": {**known, **outputs.get("", {})}}
+
+    def roster(self, stage: Stage, result: StageResult) -> str:
+        """The file that says who was asked in a stage, and what came of each."""
+        step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
+        return str(rosters.publish(self.call, step, stage.name, result))
 
     def forget_loops(self, stage: Stage) -> None:
         """This round takes no loop. One that it took in an earlier run, with other results, is not history any more."""
@@ -269,7 +300,7 @@ class Walk:
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=stage.question, question=question)
 
     def shown(self, stage: Question) -> list[Path]:
-        values = [self.orders.resolve(text, None) for text in stage.show]
+        values = [self.orders.resolve(text, NOBODY) for text in stage.show]
         return [Path(p) for value in values if value for p in _each(value)]
 
     def answered(self, stage: Question, step: Step) -> StageResult | None:

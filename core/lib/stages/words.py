@@ -6,6 +6,7 @@ All tries are counted on disk: a resume adds none to what was given up.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -92,6 +93,7 @@ def result_of(call: Call, order: Order, outcome: Outcome, attempts: int, skipped
         note=outcome.note,
         did=did,
         came_to=files.digest([did, [[c.output, c.sha256] for c in outcome.outputs]]),
+        item=order.task.item,
     )
 
 
@@ -128,7 +130,7 @@ class Words:
 
     def ready(self, key: str) -> Order:
         """The order, made of what those it waits for came to."""
-        before = {k: (self.table[k], self.known[k].came_to) for k in self.after[key]}
+        before = {k: (self.table[k], self.known[k]) for k in self.after[key]}
         self.table[key] = self.maker.behind(self.table[key], before)
         return self.table[key]
 
@@ -136,7 +138,7 @@ class Words:
         """The result of a step whose predecessors are known. `given_up`: also where it failed and has had all its tries."""
         cause = next((o for o in self.after[key] if not self.known[o].ok), None)
         if cause:
-            return blocked(key, cause)
+            return blocked(key, cause, self.table[key].task.item)
         order = self.ready(key)
         if key not in self._looked or self._looked[key][0] != order.task.fingerprint:
             found = last_word(self.maker.call, self.stage, order, self.finished, self.past, self.rerun)
@@ -149,5 +151,6 @@ class Words:
         return result
 
 
-def blocked(key: str, cause: str) -> StepResult:
-    return StepResult(key, ExitCode.FAILURE, "blocked", error={"code": "BLOCKED", "message": f"{cause} did not succeed"})
+def blocked(key: str, cause: str, item: Any = None) -> StepResult:
+    error = {"code": "BLOCKED", "message": f"{cause} did not succeed"}
+    return StepResult(key, ExitCode.FAILURE, "blocked", error=error, item=item)
