@@ -71,7 +71,7 @@ def main(call: Call) -> Json:
     except StrataError as error:
         return beginning.unplanned(call, error)
     preparing.apply_settings(call, choice.plan, 4)
-    decided = hear(call)
+    decided = hear(call, choice.plan)
     require_depth(call, choice.plan)
     if options.dry_run:
         return dry_run(call, choice.plan, base)

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(call: Call) -> Json:
-    where = call.options.session_dir or os.environ.get(names.SESSION)
+    where = call.options.session_dir or os.getenv(names.SESSION)
     if not where:
         usage("which session?", "give --session-dir")
     folder = signals.require_session(where)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lib.disk import places
 from scripted_model.server import Script, ScriptedModel
 from support import House
 
@@ -27,6 +28,13 @@ def no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("CLAUDE", "ANTHROPIC", "AGENTIC")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_found_before() -> Iterator[None]:
+    """A test that looks for things by their names, in this process, does not find what an earlier one brought."""
+    yield
+    places.forget()
 
 
 @pytest.fixture

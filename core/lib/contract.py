@@ -70,13 +70,14 @@ REPEATED = tuple(c for c, m in MEANING.items() if m.stage in ("retry", "once"))
 RUN_AGAIN = tuple(c for c, m in MEANING.items() if m.phase == "again")
 ASKS_PARENT = tuple(c for c, m in MEANING.items() if m.signal == "needs-refinement" and not m.unfinished)
 
-# Error codes of what more of the same cannot fix: repeating it would only spend.
+# Error codes of what more of the same cannot fix. Other errors may say so themselves (`final`).
 HOPELESS = frozenset(
     {
         *("LOGIN_MISSING", "LOGIN_REFUSED", "RATE_LIMITED", "API_REFUSED", "PROMPT_TOO_LONG", "CLI_MISSING"),
         *("UNKNOWN_AGENT_TOOL", "UNKNOWN_AGENT", "UNKNOWN_CHECK", "UNKNOWN_SCHEMA", "BAD_SCHEMA", "BAD_CONFIG"),
         *("FIXTURE_MISSING", "FIXTURE_DRIFT", "WIDENING_REFUSED", "LAYER_VIOLATION", "UNSAFE_PATH"),
         *("CORRUPT_STATE", "USAGE", "CANNOT_LEAVE_OUTPUT", "BAD_ENVIRONMENT", "MISSING_INPUT", "UNKNOWN_MODEL"),
+        *("NOT_JUDGED",),
     }
 )
 
@@ -99,13 +100,15 @@ class StrataError(Exception):
         hint: str = "",
         exit_code: ExitCode = ExitCode.FAILURE,
         detail: Json | None = None,
+        final: bool = False,
     ) -> None:
+        """`final`: no retry helps, at any layer."""
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
-        self.detail = detail or {}
+        self.detail = (detail or {}) | ({"final": True} if final else {})
 
     def document(self) -> Json:
         error: Json = {"code": self.code, "message": self.message}
@@ -117,6 +120,19 @@ class StrataError(Exception):
 def part(error: Json | None, name: str) -> str:
     """What an error says under a name, or nothing."""
     return str(error[name]) if error and error.get(name) else ""
+
+
+def is_final(error: Json | None) -> bool:
+    """Whether more of the same cannot fix it: repeating it would only spend."""
+    return bool(error) and (part(error, "code") in HOPELESS or bool(part(error, "final")))
+
+
+class AsksPerson(StrataError):  # noqa: N818 - a role: the work goes on when somebody has answered
+    """Raised by a tool that cannot go on without a person. `show`: files to look at, such as a picture of a page."""
+
+    def __init__(self, question: str, show: Iterable[Path] = (), choices: Iterable[str] = (), answer_schema: str = "") -> None:
+        detail: Json = {"show": [str(p) for p in show], "choices": list(choices), "answer_schema": answer_schema}
+        super().__init__("HUMAN_INPUT", question, "answer it, and resume", ExitCode.HUMAN_INPUT, detail)
 
 
 class Interrupted(StrataError):  # noqa: N818 - a role, like KeyboardInterrupt, not a fault

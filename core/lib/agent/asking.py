@@ -42,7 +42,7 @@ class Room:
         options = call.options
         self.ledger = Ledger(call.session.folder)
         place = call.session.relative(self.attempt.folder)
-        parent = os.environ.get(names.AGENT, "")
+        parent = os.getenv(names.AGENT, "")
         tell = partial(call.report, "waiting", {"for": "room in the budget: others hold what it needs"})
         again = options.resume_id or ""
         step, cap = self.attempt.step, options.max_budget_usd

@@ -9,33 +9,27 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, cast
 
 from msgspec.structs import replace
 
-from lib import names
-from lib.agent import sandbox
-from lib.attempt import acceptance, checks, healing, verdicts
-from lib.attempt.underway import NOTHING_SAID, SHELF, Underway, bring_in, conclude, failed
+from lib.attempt import acceptance, checks, healing, judging, spawning, verdicts
+from lib.attempt.underway import NOTHING_SAID, Underway, conclude, failed
 from lib.attempt.verdicts import Verdict
 from lib.contract import ExitCode, Json, StrataError, usage
 from lib.disk import files, globs, records, schemas
 from lib.plan import agents, checks_file
 from lib.plan.agents import Agent
-from lib.plan.task import Output, Task, compose
+from lib.plan.task import Output, Task
 from lib.process.tools import ToolResult
-from lib.session import ledger
 from lib.session.outcome import Outcome
 from lib.session.step import Step, bare_step
 from lib.tool import grant
 from lib.tool.arguments import count, keyword, positive
 from lib.tool.call import Call
 
-REPAIR_TIER = "low-tier"
 # Of what a function says, what the outcome has in words of its own.
 _OWN_WORDS = frozenset({*Outcome.__struct_fields__, "status", "reason", "session_dir", "attempt_dir"})
 
@@ -111,10 +105,10 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
                 told, session = healing.go_on(cut_short, this.attempt.out)
                 context, cut_short = [told], None
                 call.report("continuing", {"agent_session_id": session})
-            reply = _ask(this, agent, context, reads, tries, session)
+            reply = spawning.ask(this, agent, context, reads, tries, session)
             if session and reply.code == "UNKNOWN_AGENT_SESSION":
                 this.take_back()
-                reply = _ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
+                reply = spawning.ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
             work = _judge(this, agent, chosen, reply)
             tries += 1
             heal = healing.can_heal(call, task, work, tries)
@@ -143,7 +137,12 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
         verdict = verdicts.of(said) if isinstance(answer, dict) else answer
         judged = str(said.get("judged") or "")
         known = replace(NOTHING_SAID, judged=judged, data={k: v for k, v in said.items() if k not in _OWN_WORDS})
-        return this.end(conclude(verdict, *acceptance.outputs(task, this.attempt.out, call.cwd, this.untouched()), known))
+        verified, wrong = acceptance.outputs(task, this.attempt.out, call.cwd, this.untouched())
+        if verdict.word == "done" and task.accept and not wrong:
+            record, complaints = judging.ask(call, task, this.attempt.folder, this.attempt.out, "", said or None)
+            known = replace(known, checks=(records.document(record),))
+            wrong = [f"not accepted: {complaint}" for complaint in complaints]
+        return this.end(conclude(verdict, verified, wrong, known))
 
 
 @contextmanager
@@ -188,87 +187,6 @@ def _definition_checks(agent: Agent, task: Task) -> list[checks_file.Check]:
     return checks_file.known(task.checks).choose(agent.checks)
 
 
-def _ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
-    call, task, options = this.call, this.task, this.call.options
-    shelf = _shelf(this, agent)
-    out = shelf or this.attempt.out
-    prompt = compose(agent.name, task, out, call.cwd, agent.completion, agent.structured)
-    system = this.attempt.folder / "system.md"
-    files.write_atomic(system, agent.system_prompt + "\n")
-    mode = options.permission_mode or agent.permission_mode
-    if call.grant and grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode):
-        raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
-    flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
-    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
-    may_write = task.scope or agent.scope
-    if may_write or own:
-        flags += ["--write-dir", str(call.cwd)]
-    for glob in (*may_write, *own):
-        flags += ["--write-glob", glob]
-    for folder in sorted({*_input_folders(task, call.cwd), *map(str, reads)}):
-        flags += ["--read-dir", folder]
-    flags += ["--disallowed-tools", ",".join(agent.disallowed)] if agent.disallowed else []
-    turns = task.limits.max_turns or agent.max_turns
-    flags += ["--max-turns", str(turns)] if turns else []
-    flags += ["--max-budget-usd", str(task.limits.max_budget_usd)] if task.limits.max_budget_usd else []
-    flags += ["--permission-mode", mode] if not options.permission_mode else []
-    flags += ["--sandbox", agent.sandbox]
-    for domain in agent.domains:
-        flags += ["--domain", domain]
-    for name in agent.env:
-        flags += ["--env", name]
-    for path in (*task.context, *context):
-        flags += ["--extra-context", str(path)]
-    if heal:
-        flags += ["--current-depth", str(call.depth.current + heal)]
-    flags += ["--resume-id", session] if session and call.driver != "replay" else []
-    # The definition, not the caller, says what its agent may do: this is the grant spawn checks the flags against.
-    folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
-    given = grant.Grant(agent.tools, mode, folders, task.limits.max_budget_usd, options.inherit_settings)
-    env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))
-    for glob in (*task.scope, *agent.scope):
-        flags += ["--open", glob]
-    flags += ["--out-dir", str(out), "--write-dir", str(out)]
-    try:
-        return _spawn(this, agent, prompt, flags, task.limits.model or agent.tier, env)
-    finally:
-        if shelf:
-            bring_in(this.attempt)
-
-
-def _shelf(this: Underway, agent: Agent) -> Path | None:
-    """A folder outside the session for what a sandboxed shell writes, where the session lies in the working folder: there it is
-    closed to the shell as a whole."""
-    call = this.call
-    shell = any(grant.tool_name(t) == "Bash" for t in agent.tools)
-    needed = shell and not agent.calls and call.driver != "replay" and sandbox.within((call.session.folder,), (call.cwd,))
-    if not needed or not sandbox.wanted(agent.sandbox, shell):
-        return None
-    shelf = Path(tempfile.mkdtemp(prefix="strata-out-")).resolve()
-    files.write_json(this.attempt.folder / SHELF, {"folder": str(shelf)})
-    shutil.copytree(this.attempt.out, shelf, dirs_exist_ok=True)
-    return shelf
-
-
-def _spawn(this: Underway, agent: Agent, prompt: str, flags: list[str], tier: str, env: dict[str, str]) -> ToolResult:
-    call = this.call
-    flags = [*flags, "--prompt-file", "-", "--name", agent.id, "--step", str(this.step)]
-    flags += ["--attempt-dir", str(this.attempt.folder)]
-    limits = this.task.limits
-    flags += ["--timeout", str(limits.timeout_seconds)]
-    flags += ["--stall-timeout", str(limits.stall_timeout)] if limits.stall_timeout else []
-    flags += ["--model", tier] if tier == REPAIR_TIER or not call.options.model else []
-    if agent.structured:
-        schema = next(o.schema for o in this.task.outputs if o.name == agent.structured)
-        path = this.attempt.folder / "schema.json"
-        files.write_json(path, schemas.load(schema))
-        flags += ["--schema", str(path)]
-    try:
-        return call.call("spawn.py", flags, env=env, stdin=prompt.encode())
-    finally:  # one that was killed has settled nothing, and others may be waiting for what it held
-        ledger.Ledger(call.session.folder).close_open(call.session.relative(this.attempt.folder))
-
-
 def _repair(first: Underway, agent: Agent, chosen: list[checks_file.Check], work: Outcome) -> Json | None:
     """The answer was paid for and is only in the wrong shape: a small model is asked once to put it into the schema."""
     if not work.result.strip():
@@ -281,25 +199,10 @@ def _repair(first: Underway, agent: Agent, chosen: list[checks_file.Check], work
     with Underway.begin(first.call, first.task, first.step, "repair", agent) as this:
         shutil.copytree(first.attempt.out, this.attempt.out, dirs_exist_ok=True)  # what else it made is still good
         system = ["--system-prompt", str(first.attempt.folder / "system.md"), "--write-dir", str(this.attempt.out)]
-        reply = _spawn(this, agent, prompt, system, REPAIR_TIER, first.call.child_env())
+        reply = spawning.spawn(this, agent, prompt, system, spawning.REPAIR_TIER, first.call.child_env())
         repaired = _judge(this, agent, chosen, reply)
         document = this.end(repaired)
     return document if repaired.good else None
-
-
-def _input_folders(task: Task, cwd: Path) -> set[str]:
-    """Folders outside the working folder that hold an input: the agent may read there, and nowhere else."""
-    found: set[str] = set()
-    for name in task.inputs:
-        for path in (Path(p) for p in _texts(task.inputs[name])):
-            if path.is_absolute() and files.exists(path) and not path.is_relative_to(cwd):
-                found.add(str(path if path.is_dir() else path.parent))
-    return found
-
-
-def _texts(value: Any) -> list[str]:
-    values = cast(list[Any], value) if isinstance(value, list) else [value]
-    return [v for v in values if isinstance(v, str) and "\n" not in v and len(v) < 4000]
 
 
 def _outside_scope(agent: Agent, task: Task, said: Outcome) -> list[str]:
@@ -332,6 +235,10 @@ def _judge(this: Underway, agent: Agent, chosen: list[checks_file.Check], reply:
     if wrong and said.denials:
         refused = sorted({str(denial.get("tool_name")) for denial in said.denials})
         wrong.append(f"the agent was denied: {', '.join(refused)}; see `denials`")
+    if verdict.word == "done" and task.accept and not wrong:
+        record, complaints = judging.ask(this.call, task, this.attempt.folder, out, said.result, said.structured_output)
+        said = replace(said, checks=(*said.checks, records.document(record)))
+        wrong += [f"not accepted: {complaint}" for complaint in complaints]
     if verdict.word != "failed":
         for check in chosen:
             record = checks.run(check, cwd, this.attempt.folder / "checks")

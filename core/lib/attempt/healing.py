@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lib.agent.drivers.conversation import AGENT_SESSION
 from lib.attempt import refinements
 from lib.attempt.underway import Underway
-from lib.contract import HOPELESS, REPEATED, ExitCode
+from lib.contract import REPEATED, ExitCode
 from lib.disk import files
 from lib.plan.task import Task
 from lib.session.attempts import Attempt
@@ -28,7 +28,7 @@ def can_heal(call: Call, task: Task, work: Outcome, tries: int) -> bool:
     """Heal n runs at depth d+n: where that does not fit any more, the parent is asked instead."""
     if not task.limits.self_heal or work.exit_code not in REPEATED:
         return False
-    if tries > SELF_HEAL_MAX or work.code in HOPELESS:
+    if tries > SELF_HEAL_MAX or work.final:
         return False
     if call.depth.remaining - tries < 1:
         call.report("cannot-heal", f"heal {tries} needs depth {call.depth.current + tries + 1} of {call.depth.maximum}")
@@ -38,7 +38,7 @@ def can_heal(call: Call, task: Task, work: Outcome, tries: int) -> bool:
 
 def must_ask_parent(task: Task, work: Outcome) -> bool:
     """What healing gave up on is the parent's to answer; what nobody's answer could fix is simply a failure."""
-    return bool(task.limits.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and work.code not in HOPELESS)
+    return bool(task.limits.self_heal and work.exit_code == ExitCode.FAILURE and work.wrong and not work.final)
 
 
 def worth_continuing(work: Outcome) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from lib.campaign import approvals, beginning, checkpoints, goals, preparing, redo_plan, resumed
 from lib.contract import HOUSE, MINIMUM_STACK, command, usage
-from lib.plan import plan, plan_file
+from lib.plan import orchestrator_file, plan, plan_file
 from lib.plan.plan import Plan
 from lib.session import budget, catalogue, remembered
 from lib.stages import redo
@@ -109,9 +109,10 @@ def what_to_redo(call: Call, chosen: Plan) -> redo.Chosen | None:
     return redo_plan.from_step(chosen, options.start_from, Path(options.session_dir)) if options.start_from else None
 
 
-def hear(call: Call) -> approvals.Said:
+def hear(call: Call, chosen: Plan) -> approvals.Said:
     """What a person decided on the command line, compared with what is waiting, before anything runs."""
     options = call.options
+    _addressed(chosen, keyword(options.answer, "--answer"))
     spoke = options.approve is not None or options.reject is not None or options.resolution
     if spoke and not options.resume:
         usage("--approve, --reject and --resolution answer a campaign that waits", "add --resume SESSION")
@@ -124,3 +125,15 @@ def hear(call: Call) -> approvals.Said:
     if options.reject is not None and not waited and not resumed.escalated(folder):
         usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
     return approvals.hear(waited, options.approve, options.reject, keyword(options.answer, "--answer"))
+
+
+def _addressed(chosen: Plan, answers: dict[str, str]) -> None:
+    """An answer names a phase with a checkpoint, or a stage of a run: one that names nothing would be lost."""
+    known = {p.name for p in chosen.phases if p.checkpoint}
+    for run in (r for p in chosen.phases for r in p.runs) if answers else ():
+        stages = {s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages}
+        known |= stages | {f"{run.name}.{stage}" for stage in stages}
+    for name in answers:
+        if name.partition("/")[0] not in known:
+            hint = "see `waiting` in manifest.json; PHASE for a checkpoint, STAGE, STAGE/ITEM or RUN.STAGE for a stage"
+            usage(f"--answer {name}: this plan has neither a checkpoint nor a stage of that name", hint)

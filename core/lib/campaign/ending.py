@@ -13,6 +13,7 @@ from lib.plan.plan import Plan
 from lib.process.tools import ToolResult
 from lib.session import budget, ledger
 from lib.session.attempts import every_outcome
+from lib.stages import asking
 
 
 class Ending(Struct, frozen=True):
@@ -32,7 +33,7 @@ class Ending(Struct, frozen=True):
         blocked_only = all(r.status == "blocked" for r in bad.values())
         if self.waiting and blocked_only:  # nothing has failed
             first = next(r for r in self.results.values() if r.waiting)
-            how = part(first.waiting, "answer_with")  # a stage asks; its own hint speaks of the orchestrator
+            how = asking.flag(first.waiting)  # a stage asks; its own hint speaks of the orchestrator
             hint = {"hint": f"{self.resume} {how}"} if how else {}
             return ExitCode.HUMAN_INPUT, {**(first.error or {}), **hint}
         for grave in NEVER_ABSORBED:

@@ -48,7 +48,7 @@ def expand(tool: str, words: list[str]) -> list[str]:
     if len(words) not in (2, 4) or words[0] != "--of" or (words[2:] and words[2] != "--output-format"):
         usage("--of stands alone, in front", "the rest is known")
     folder, _, name = words[1].partition("/")
-    session = Path(os.environ.get(names.SESSION) or "/nonexistent")
+    session = Path(os.getenv(names.SESSION) or "/nonexistent")
     if tool == "coordinator":
         return _coordinator_command(session, folder)
     path = files.inside(session, f"phases/{folder}", "--of") / PHASE_FILE

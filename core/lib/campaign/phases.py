@@ -34,7 +34,7 @@ from lib.session import ledger, wall_clock, watchers
 from lib.session.attempts import every_outcome
 from lib.session.documents import Manifest, Results
 from lib.session.step import Step
-from lib.stages import agent_mode, terms
+from lib.stages import agent_mode, asking, terms
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
 
@@ -205,14 +205,15 @@ class Coordinator:
         return [*flags, run.orchestrator]
 
     def _answers(self, run: Run) -> list[str]:
-        """Of what a person answered, what this run asks. A stage is named alone, or as RUN.STAGE where two runs ask the same."""
+        """Of what a person answered, what this run asks: a stage that is a question, before it is asked, too, and what waits.
+        A stage is named alone, or as RUN.STAGE where two runs ask the same."""
         given: dict[str, str] = keyword(self.call.options.answer, "--answer")
         if not given:
             return []
-        stages = orchestrator_file.load(run.orchestrator, run.modifier).stages
-        asking = [s.name for s in stages if isinstance(s, Question)]
-        named = {name: given.get(f"{run.name}.{name}", given.get(name)) for name in asking}
-        return [f"{name}={text}" for name, text in named.items() if text is not None]
+        questions = {s.name for s in orchestrator_file.load(run.orchestrator, run.modifier).stages if isinstance(s, Question)}
+        named = {name.removeprefix(f"{run.name}."): text for name, text in given.items()}
+        waits = asking.waiting(self.folder / run.name)
+        return [f"{name}={text}" for name, text in named.items() if name in questions | waits]
 
     def _input(self, text: str) -> str:
         """The path of `PHASE.RUN.OUTPUT`: what the last stage that has such an output produced; of `PHASE.answer`: what a
@@ -290,9 +291,9 @@ class Coordinator:
             asks = code in ASKS_PARENT and part(problem, "code") != "BUDGET_EXCEEDED"
             context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
             document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
-        question = next((r.waiting for r in self.replies.values() if r.waiting), None)
-        if question and code == ExitCode.HUMAN_INPUT:
-            document["waiting"] = question
+        asked = [q for r in self.replies.values() if r.waiting for q in r.waiting.get("questions", [r.waiting])]
+        if asked and code == ExitCode.HUMAN_INPUT:
+            document["waiting"] = {**asked[0], "questions": asked}
         files.write_json(self.folder / "report.json", document)
         self.call.artifact = self.folder / "report.json"
         return document | {"session_dir": str(self.call.session.folder)}

@@ -19,6 +19,7 @@ from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process.tools import ToolResult
 from lib.session import ledger, watchers
+from lib.stages import asking
 from lib.tool.call import Call
 
 
@@ -112,8 +113,9 @@ class Progress(Struct):
             manifest["warnings"] = warnings
         if error:
             manifest["error"] = error
-        if self.undecided():
-            manifest["waiting"] = self.undecided()
+        asked = [question for waits in self.waiting() for question in waits.get("questions", ())]
+        if self.undecided() or asked:
+            manifest["waiting"] = [*self.undecided(), *asked]
         files.write_json(folder / "manifest.json", manifest)
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = watchers.report(folder)
@@ -131,7 +133,8 @@ class Progress(Struct):
         if code not in DONE and part(error, "code") == "BUDGET_EXCEEDED":
             return str((error or {})["hint"])
         if code not in DONE:
-            return self.resume_command() + (f" {'--approve' if self.waiting() else ''}".rstrip())
+            waits = next(iter(self.waiting()), None)
+            return " ".join([self.resume_command(), *([asking.flag(waits) or "--approve"] if waits else [])])
         if self.call.driver == "replay":
             return f"{command('campaign')} {shlex.quote(self.source)} --driver live   (the same with real agents)"
         return f"{command('session')} show {shlex.quote(str(self.call.session.folder))}   (or open report.html there)"

@@ -54,4 +54,4 @@ def escalated(session: Path) -> bool:
 def waited(session: Path) -> list[Json]:
     """What was waiting for a person when the last run ended."""
     path = session / "manifest.json"
-    return list(records.read(path, CampaignManifest).waiting) if path.is_file() else []
+    return [w for w in records.read(path, CampaignManifest).waiting if "digest" in w] if path.is_file() else []

@@ -132,7 +132,7 @@ class Document:
         return ConfigError(self.file, self.line(path), message, hint)
 
     def check(self, schema_name: str) -> Json:
-        if os.environ.get(names.CHECKED):  # an ancestor has: once more in every process would cost each a quarter of a second
+        if os.getenv(names.CHECKED):  # an ancestor has: once more in every process would cost each a quarter of a second
             return cast(Json, self.data)
         for path, message in schemas.problems(self.data, schemas.read(schema_name)):
             raise self.error(path, f"{schemas.pointer(path)}: {message}", f"the format is in config/schemas/{schema_name}.json")

@@ -89,15 +89,23 @@ def _look_in(found: tuple[Path, ...]) -> None:
         find.cache_clear()
 
 
+def forget() -> None:
+    """As if nothing had been looked for: a process that serves many runs begins each like the first."""
+    global _roots
+    _roots = None
+    _found.clear()
+    find.cache_clear()
+
+
 def inherited() -> bool:
     """Whether this tool runs inside a session, where the outermost tool has said where to look."""
-    return bool(os.environ.get(names.SESSION))
+    return bool(os.getenv(names.SESSION))
 
 
 def roots() -> tuple[Path, ...]:
     global _roots
     if _roots is None:
-        kept = Path(os.environ.get(names.SESSION, "")) / KEPT
+        kept = Path(os.getenv(names.SESSION, "")) / KEPT
         known: Json = json.loads(kept.read_text(encoding="utf-8")) if inherited() and kept.is_file() else {"roots": []}
         _roots = tuple(Path(root) for root in known["roots"])
     return _roots
@@ -110,7 +118,7 @@ def kept() -> Json:
 
 def brought() -> list[Path]:
     """The user's own files that this run found: agents have no business there."""
-    kept = Path(os.environ.get(names.SESSION, "")) / KEPT
+    kept = Path(os.getenv(names.SESSION, "")) / KEPT
     known: Json = json.loads(kept.read_text(encoding="utf-8")) if inherited() and kept.is_file() else {"found": _found}
     return [Path(path) for path in known["found"].values() if not is_ours(Path(path))]
 

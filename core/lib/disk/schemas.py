@@ -31,7 +31,7 @@ def qualified(name: str, within: str) -> str:
 @cache
 def _load(path: Path) -> Json:
     schema = _read(path)
-    return schema if os.environ.get(names.CHECKED) else check_schema(schema, str(path))
+    return schema if os.getenv(names.CHECKED) else check_schema(schema, str(path))
 
 
 def read(name: str) -> Json:

@@ -26,6 +26,7 @@ ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an age
 # `loop.redesign.findings` (of the stage that sent it back).
 RESERVED = ("param", "item", "input", "after", "previous", "loop")  # heads of references that are no stage
 ROSTER, CAUSE = "roster", "cause"
+FAIL = "fail"  # instead of a loop: the answer ends the run
 PLACEHOLDER = re.compile(r"\{((?:optional )?[a-z][a-z0-9_-]*(?:\.[A-Za-z0-9_*-]+)+|item)\}")
 _REFERENCE = re.compile(r"(optional )?([a-z][a-z0-9_-]*)((?:\.(?:[A-Za-z0-9_-]+|\*))*)")
 Resolve = Callable[[str], Any]
@@ -57,6 +58,7 @@ class Worker(Struct, frozen=True):
     declared: tuple[Output, ...] = ()  # only its own
     after: tuple[str, ...] = ()
     on: dict[str, str] = {}  # of a member: the loops that its own verdict takes
+    accept: tuple[str, ...] = ()  # a tool and its words that look at what each step made
 
     @property
     def asks_agents(self) -> bool:
@@ -276,6 +278,16 @@ class Question(Stage, frozen=True):
     question: str = ""
     show: tuple[str, ...] = ()
     answer_schema: str = ""
+    routes: dict[str, str] = {}  # by the word that is answered: a loop, or `fail`
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it can be answered with, where those route; any other goes on."""
+        return (*(["yes"] if "yes" not in self.routes else []), *self.routes) if self.routes else ()
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        return tuple(name for name in self.routes.values() if name != FAIL)
 
     @property
     def workers(self) -> tuple[Worker, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from lib.contract import Json, StrataError, nearest, usage
 from lib.disk import config, places, records, schemas
 from lib.disk.config import Document
 from lib.plan import agents, beside, written
-from lib.plan.orchestration import RESERVED, FanOut, Group, Orchestration, Question, Reference, Stage, Worker
+from lib.plan.orchestration import FAIL, RESERVED, FanOut, Group, Orchestration, Question, Reference, Stage, Worker
 from lib.plan.references import References, mentioned
 from lib.plan.task import Limits, Output
 from lib.plan.written import Loop, Param
@@ -198,7 +199,8 @@ class _Reader:
     def _kind(self, at: list[Any], index: int, spec: written.Stage) -> Stage:
         common = self._common(index, spec)
         if spec.ask:
-            return Question(**common, **asdict(self._question([*at, "ask"], spec.ask, index)))
+            asked: Json = asdict(self._question([*at, "ask"], spec.ask, index))
+            return Question(**common, routes=asked.pop("on"), **asked)
         if spec.members:
             members = {n: self._member([*at, "members", n], index, n) for n in spec.members}
             beside.check_members(self.document, at, members)
@@ -252,6 +254,7 @@ class _Reader:
             raise self._error([*at, "after"], "items that wait for each other need a key", hint)
 
     def _question(self, at: list[Any], spec: written.Ask, index: int) -> written.Ask:
+        self._routes(at, index, {word: name for word, name in spec.on.items() if name != FAIL})
         for number, text in enumerate(spec.show):
             self.references.check([*at, "show", number], text, index)
         if spec.answer_schema:
@@ -279,6 +282,9 @@ class _Reader:
             self._action([*at, "action"], definition, spec.action)
         if spec.tool:
             self._tool([*at, "tool"], spec.tool)
+        accept = tuple(shlex.split(spec.accept))
+        if accept:
+            self._placed([*at, "accept"], lambda: tools.find_tool(accept[0]))
         self.references.of_work(at, spec, index)
         agent = ""
         if isinstance(spec.agent, str) and spec.agent:
@@ -298,6 +304,7 @@ class _Reader:
             inputs=spec.inputs,
             outputs=tuple(outputs.values()),
             declared=tuple(declared.values()),
+            accept=accept,
         )
 
     def _agent(self, at: list[Any], name: str) -> agents.Agent:

@@ -57,6 +57,8 @@ class Task(Struct, frozen=True):
     isolation: str = ""  # worktree: the folder it works in is its own
     protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
 
+    accept: tuple[str, ...] = ()  # a tool and its words: it looks at what was made, and says what is wrong with it
+    answer: Any = None  # what a person answered to what this very task asked
     limits: Limits = NO_LIMITS
     context: tuple[str, ...] = ()  # files that are told besides
     reads: tuple[str, ...] = ()  # folders the context speaks of

@@ -49,6 +49,7 @@ class Work(Struct, frozen=True):
     outputs: dict[str, Output] = {}
     after: tuple[str, ...] = ()
     on: dict[str, str] = {}
+    accept: str = ""
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -92,6 +93,7 @@ class Ask(Struct, frozen=True):
     question: str
     show: tuple[str, ...] = ()
     answer_schema: str = ""
+    on: dict[str, str] = {}
 
 
 class Stage(Work, frozen=True, kw_only=True):
@@ -110,7 +112,8 @@ class Stage(Work, frozen=True, kw_only=True):
     @property
     def loops(self) -> tuple[str, ...]:
         """The loops it may take, by its own verdict or by a member's."""
-        return (*self.on.values(), *(name for member in self.members.values() for name in member.on.values()))
+        answered = (name for name in (self.ask.on.values() if self.ask else ()) if name != "fail")
+        return (*self.on.values(), *answered, *(name for member in self.members.values() for name in member.on.values()))
 
 
 class Loop(Struct, frozen=True):

@@ -176,7 +176,7 @@ def tool_argv(script: Path) -> list[str]:
     block = inline_block(script)
     if main and block and inline_block(Path(main).resolve()) == block:
         return [sys.executable, str(script)]
-    uv = os.environ.get("UV") or shutil.which("uv")
+    uv = os.getenv("UV") or shutil.which("uv")
     if not uv:
         raise StrataError("UV_MISSING", "uv is not on the PATH", "pip install uv")
     return [uv, "run", "--quiet", str(script)]
@@ -207,7 +207,7 @@ def call_tool(
 
     finished = running.run(
         [*tool_argv(script), *arguments],
-        env={**env, names.CALLER: "tool", **_path_of(script)},
+        env={**env, names.CALLER: "tool", **path_of(script)},
         stdin=stdin,
         timeout_seconds=timeout_seconds,
         grace=processes.grace_seconds(caller_layer),
@@ -236,7 +236,7 @@ def call_tool(
     return replace(believe(name, finished), handed=handed)
 
 
-def _path_of(script: Path) -> dict[str, str]:
+def path_of(script: Path) -> dict[str, str]:
     """A tool that the user brings stands elsewhere than the library."""
     return {} if script.parent == CORE else {"PYTHONPATH": str(CORE)}
 

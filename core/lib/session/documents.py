@@ -35,6 +35,28 @@ class Entry(Struct, frozen=True):
     round: int = 0
 
 
+class Question(Struct, frozen=True):
+    """What a stage, or one item of it, asks a person."""
+
+    stage: str = ""
+    question: str = ""
+    item: str = ""
+    choices: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()
+    answer_schema: str = ""
+    answer_with: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.stage}/{self.item}" if self.item else self.stage
+
+
+class Waiting(Question, frozen=True):
+    """The first question of a run, and all of them."""
+
+    questions: tuple[Question, ...] = ()
+
+
 class Manifest(Struct, frozen=True):
     """What an orchestrator came to."""
 
@@ -43,6 +65,7 @@ class Manifest(Struct, frozen=True):
     stages: tuple[Entry, ...] = ()
     warnings: tuple[str, ...] = ()
     error: Problem | None = None
+    waiting: Waiting | None = None
 
 
 class RolledBack(Struct, frozen=True):

@@ -79,9 +79,9 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
     event: Json = {
         "event": "progress",
         "timestamp": now(),
-        "trace_id": os.environ.get(names.TRACE, ""),
+        "trace_id": os.getenv(names.TRACE, ""),
         "layer": layer,
-        "depth": int(os.environ.get(names.DEPTH, "0") or 0),
+        "depth": int(os.getenv(names.DEPTH, "0") or 0),
         "stage": stage,
         "status": status,
     }

@@ -82,7 +82,7 @@ class Session:
 
 def open_session(session_dir: str | None, session_base: str | None, topic: str, trace_id: str) -> Session:
     """The session this process works in: the one named, the one it was started in, or a new one."""
-    inherited = os.environ.get(names.SESSION)
+    inherited = os.getenv(names.SESSION)
     if session_dir:
         folder = Path(session_dir).resolve()  # the agent CLI compares real paths
         _make(folder)

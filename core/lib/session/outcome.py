@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from lib.contract import STATUS, ExitCode, Json, part
+from lib.contract import STATUS, ExitCode, Json, is_final, part
 from lib.disk import records
 
 VERSION = 2
@@ -115,6 +115,11 @@ class Outcome(Struct, frozen=True):
     @property
     def message(self) -> str:
         return part(self.error, "message")
+
+    @property
+    def final(self) -> bool:
+        """Whether it failed in a way that no retry helps."""
+        return is_final(self.error)
 
     @property
     def tokens(self) -> int:

@@ -16,4 +16,4 @@ def signature() -> Json:
         name = getpass.getuser()
     except (KeyError, OSError):
         name = f"uid {os.getuid()}"  # a user without a name, as in some containers
-    return {"by": os.environ.get(names.USER) or name, "when": now()}
+    return {"by": os.getenv(names.USER) or name, "when": now()}

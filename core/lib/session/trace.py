@@ -17,7 +17,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 def get_trace_id() -> str | None:
     """The trace this process belongs to, if it was started in one."""
-    value = os.environ.get(names.TRACE)
+    value = os.getenv(names.TRACE)
     if value is not None and not _ID.fullmatch(value):
         raise StrataError("BAD_ENVIRONMENT", f"{names.TRACE} must be 16 hex digits, not {value!r}", "unset it")
     return value

@@ -194,14 +194,14 @@ def not_done(reply: ToolResult, code: str, what: str, left: list[str]) -> ToolRe
 
 def call_from(known: Json, layer: int, tool: str, label: str) -> Call:
     """The view of the tool an agent stands for, from what that tool wrote down."""
-    session = os.environ.get(names.SESSION)
+    session = os.getenv(names.SESSION)
     options = argparse.Namespace(**{name: known.get(name) for name in (*KEPT, "checks")}, answer=[], mode="agent")
     options.extra_context = known["extra_context"]
     return Call(
         tool=Tool(tool, layer, "", ""),
         options=options,
         depth=depth.from_environment(layer, None, None),
-        driver=os.environ.get(names.DRIVER, "live"),
+        driver=os.getenv(names.DRIVER, "live"),
         cwd=Path(known["cwd"]),
         label=label,
         trace_id=get_trace_id() or "",
@@ -239,7 +239,7 @@ def expand(tool: str, words: list[str]) -> list[str]:
 
 def _call_of(home: str) -> tuple[Call, Json]:
     """The orchestrator's own view of the session, from what it wrote down."""
-    session = os.environ.get(names.SESSION)
+    session = os.getenv(names.SESSION)
     folder = files.inside(Path(session), home, "--of") if session else None
     if not folder or not (folder / RUN_FILE).is_file():
         raise StrataError("NO_RUN", f"--of {home}: no agent runs an orchestrator there", "start orchestrator.py --mode agent")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
-from lib.contract import Json, usage
+from lib.contract import ExitCode, Json, usage
 from lib.disk import files, schemas
-from lib.plan.orchestration import Orchestration, Question
+from lib.plan.orchestration import Orchestration, Question, Stage
+from lib.session import attempts, documents
+from lib.session.attempts import every_attempt
 from lib.session.signature import signature
+from lib.session.step import Step
+from lib.stages import asking
 from lib.tool.arguments import read_text
 
 DECISIONS = ("retry", "skip", "abort", "again", "continue", "fail")  # about failed items, and about a used-up loop
@@ -25,26 +28,46 @@ class Answers(Struct, frozen=True):
     folder: Path
     session: Path
 
-    def receive(self, orchestration: Orchestration, given: dict[str, str]) -> None:
-        """Answers from the command line, checked against what was asked."""
+    def receive(self, orchestration: Orchestration, base: Step, given: dict[str, str]) -> None:
+        """Answers from the command line, checked against what was asked. `STAGE/ITEM` is what one item asked."""
         known = {s.name: s for s in orchestration.stages}
         for name, text in given.items():
-            if name not in known:
+            stage = known.get(name.partition("/")[0])
+            if not stage:
                 usage(f"there is no stage {name!r} to answer", f"the stages are: {', '.join(known)}")
             raw = read_text(text[1:], "--answer") if text.startswith("@") else text
             try:
                 answer = json.loads(raw)
             except ValueError:
                 answer = raw.strip()
-            stage = known[name]
-            ask = stage if isinstance(stage, Question) else None
-            wrong = schemas.describe(answer, schemas.load(ask.answer_schema)) if ask and ask.answer_schema else []
-            if ask and wrong:
-                usage(f"the answer to {name} does not match the schema {ask.answer_schema}: {'; '.join(wrong)}")
-            elif not ask and answer not in DECISIONS:
-                usage(f"{name} can be answered with {', '.join(DECISIONS)}, not with {answer!r}")
             who = signature()
-            self._keep(name, {"answer": answer, "by": who["by"], "at": who["when"]})
+            record: Json = {"answer": answer, "by": who["by"], "at": who["when"]}
+            asking_step = self._asking(base, stage, name.partition("/")[2])
+            if isinstance(stage, Question):
+                _fits(name, answer, stage.answer_schema, ())
+                self._keep(name, record)
+            elif asking_step:
+                step, asked = asking_step
+                _fits(name, answer, asked.answer_schema, asked.choices)
+                asking.keep_answer(self.session, step, record | {"question": asked.message})
+            elif "/" in name:
+                usage(f"{name} asks nothing", "see `waiting` in the manifest for what does")
+            elif answer not in DECISIONS:
+                usage(f"{name} can be answered with {', '.join(DECISIONS)}, not with {answer!r}")
+            else:
+                self._keep(name, record)
+
+    def _asking(self, base: Step, stage: Stage, item: str) -> tuple[Step, asking.Asked] | None:
+        """The step of a stage that waits for a person, in its newest round."""
+        key = files.safe_name(item) if item else ""
+        steps = {
+            a.step: a for a in every_attempt(self.session, base.phase) if (a.step.home, a.step.stage) == (base.home, stage.folder)
+        }
+        for step in sorted(steps, key=lambda s: -s.round):
+            tried = attempts.ended(attempts.of_step(self.session, step)) if step.item == key else []
+            if tried and tried[-1][1].exit_code == ExitCode.HUMAN_INPUT:
+                return step, asking.asked_in(tried[-1][1].error)
+        return None
 
     def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
         """The answer that waits for `stage`, once; with `wanted`, only if it is one of these words. What follows from it is
@@ -80,9 +103,23 @@ class Answers(Struct, frozen=True):
         return rounds
 
     def question(self, stage: str, text: str, choices: tuple[str, ...] = ()) -> Json:
-        shown = choices[0] if choices else "@answer.json"
-        command = f"--session-dir {shlex.quote(str(self.session))} --answer {stage}={shown}"
-        return {"stage": stage, "question": text, "choices": list(choices), "answer_with": command}
+        return asking.question(self.session, documents.Question(stage, text, choices=choices))
 
     def _keep(self, name: str, record: Json) -> None:
         files.write_json(self.folder / f"{name}.json", record)
+
+
+def _fits(name: str, answer: Any, schema: str, choices: tuple[str, ...]) -> None:
+    wrong = schemas.describe(answer, schemas.load(schema)) if schema else []
+    if wrong:
+        usage(f"the answer to {name} does not match the schema {schema}: {'; '.join(wrong)}")
+    if choices and word_of(answer) not in choices and not schema:
+        usage(f"{name} can be answered with {', '.join(choices)}, not with {answer!r}")
+
+
+def word_of(answer: Any) -> str:
+    """The word by which an answer routes: itself, or what it says under `decision` or `answer`."""
+    if not isinstance(answer, dict):
+        return str(answer)
+    fields = cast(Json, answer)
+    return str(fields.get("decision") or fields.get("answer") or "")

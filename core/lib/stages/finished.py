@@ -6,6 +6,7 @@ was done again and came to something else. What later work of the session did to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -87,7 +88,7 @@ class Finished:
         if not ended:
             return None, "it was cut short" if tried else "it has not run yet"
         attempt, outcome = ended[-1]
-        if attempt.number <= self.redo_before.get(str(step), 0):
+        if attempt.number <= self.redo_before[str(step)]:
             return None, "it is to run again, on purpose"
         if outcome.fingerprint != order.task.fingerprint:
             return None, changed(outcome.made_of, order.task.made_of)
@@ -123,10 +124,10 @@ class Finished:
         return merged.left if merged else {}
 
     @cached_property
-    def redo_before(self) -> dict[str, int]:
+    def redo_before(self) -> Counter[str]:
         """Steps that were asked for again, each with the last attempt from before: up to there nothing counts."""
         path = self.session.folder / AGAIN
-        return records.read(path, dict[str, int]) if path.exists() else {}
+        return Counter(records.read(path, dict[str, int]) if path.exists() else {})
 
     @cached_property
     def reported(self) -> int:
@@ -147,7 +148,7 @@ class Finished:
             return None
         attempt, outcome = ended[-1]
         same = bool(outcome.judged) and outcome.fingerprint == order.task.fingerprint
-        asked_again = attempt.number <= self.redo_before.get(str(order.step), 0)
+        asked_again = attempt.number <= self.redo_before[str(order.step)]
         return outcome if same and not asked_again and not self._damage(order, attempt, outcome) else None
 
     def another_agent(self, outcome: Outcome, tier: str) -> str:

@@ -6,6 +6,7 @@ not known yet: what is made from that would run too, unless it turns out the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from lib.process import fanout
 from lib.session import costs
 from lib.session.ledger import Ledger
 from lib.session.step import Step
-from lib.stages import loops, redo
+from lib.stages import asking, loops, redo
 from lib.stages.answers import Answers
 from lib.stages.results import StageResult
 from lib.stages.walk import Walk
@@ -111,7 +112,7 @@ class Look(Walk):
         self.said = said
         self.unknown = unknown
         self.answers = _Peeking(self.home / "answers", said.call.session.folder)
-        self.finished.redo_before = self.finished.redo_before | said.again
+        self.finished.redo_before = Counter({**self.finished.redo_before, **said.again})
         self.would_run = False  # whether a step of the stage at hand would
         self.sent_back = ""  # the stage a loop leads back to that has not been written down yet
 
@@ -139,7 +140,7 @@ class Look(Walk):
         except StrataError as error:
             self.say(stage, HALT, error.message)
             return StageResult(stage.name, error.exit_code, CANNOT, error=error.document()), ""
-        if result and result.exit_code == ExitCode.HUMAN_INPUT and not back_to:
+        if result and result.exit_code == ExitCode.HUMAN_INPUT and not back_to and not result.steps:
             self.say(stage, HALT, f"a person is asked: {part(result.question, 'question') or result.note}")
         return result, back_to
 
@@ -186,6 +187,8 @@ class Look(Walk):
         outcome, why = self.finished.look(words.table[key], stage.limits.model, words.past)
         if outcome:
             return SKIP, why
+        if known and asking.waits(known):
+            return HALT, f"a person is asked: {known.message}"
         if known and (stands or (self.absorbs_items(stage) and not words.complete)):
             return SKIP, f"the run went on without it: {part(known.error, 'message') or why}"
         return (HALT, known.error["message"]) if known and known.verdict == "blocked" and known.error else (RUN, why)

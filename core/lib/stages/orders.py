@@ -16,6 +16,7 @@ from lib.plan import agents, params
 from lib.plan.orchestration import PLACEHOLDER, RESERVED, ROSTER, Orchestration, Piece, Reference, Stage, Worker
 from lib.plan.task import Task
 from lib.session.step import Step
+from lib.stages import asking
 from lib.stages.order import Order, sealed
 from lib.stages.results import StepResult
 from lib.tool.call import Call
@@ -101,6 +102,8 @@ class Orders(Struct):
             item=item,
             isolation=stage.isolation,
             limits=stage.limits,
+            accept=worker.accept,
+            answer=asking.answer_to(self.call.session.folder, replace(step, item=files.safe_name(key) if key else "")),
         )
         cause = self.causes.get(stage.name)
         order = Order(

@@ -11,7 +11,7 @@ from lib.contract import NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, St
 from lib.plan.orchestration import Stage
 from lib.process import fanout
 from lib.session.events import Timer
-from lib.stages import exhaustion, manifest, worktrees
+from lib.stages import asking, exhaustion, manifest, worktrees
 from lib.stages.order import Order
 from lib.stages.results import StageResult, StepResult
 from lib.stages.steps import keep_word, perform
@@ -79,7 +79,7 @@ class Run(Walk):
         self.call.event(f"{self.base.slug}.{stage.name}", "fan-out", {"items": len(orders), "together": stage.cap})
 
         def go_on(step: StepResult) -> bool:
-            return step.ok or (stage.goes_on_after_a_failure and step.exit_code not in NEVER_ABSORBED)
+            return step.ok or asking.waits(step) or (stage.goes_on_after_a_failure and step.exit_code not in NEVER_ABSORBED)
 
         def known(key: str) -> StepResult | None:
             before = words.word(key, final)

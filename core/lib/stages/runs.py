@@ -59,7 +59,7 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
     if chosen:
         redo.mark(call.session.folder, chosen)
     walk = Run(call, orchestration, values, step)
-    walk.answers.receive(orchestration, keyword(call.options.answer, "--answer"))
+    walk.answers.receive(orchestration, step, keyword(call.options.answer, "--answer"))
     return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
 
 

@@ -6,13 +6,14 @@ passed one, and one that does not answer in the agreed form counts as a failure.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from lib.attempt import checks, refinements, verdicts
 from lib.attempt.findings import audit_report, no_fewer_tests, plain_fixes, plain_report, reasons, worst
-from lib.contract import HOPELESS, NEVER_ABSORBED, ExitCode, Json
+from lib.contract import NEVER_ABSORBED, ExitCode, Json, is_final
 from lib.disk import files, records
 from lib.plan import agents
 from lib.plan.orchestration import Stage, Worker
@@ -115,7 +116,7 @@ class Verification:
         if not state.ended:
             return "it has not been verified" if not state.cycles else "its verification was cut short"
         call, _, order, done = self.order_checks(state.checked_as)
-        done.redo_before |= again or {}
+        done.redo_before = Counter({**done.redo_before, **(again or {})})
         known = judged(call, order, done)
         if state.grade not in HOLDS:
             return f"its grade was {state.grade}"
@@ -240,7 +241,7 @@ class Verification:
         if undone and done.ok:
             why = f"what judges was touched: {'; '.join(undone[:8])}"
             raise Stopped(self.unresolved(found, ExitCode.NEEDS_REFINEMENT, why))
-        if done.code in HOPELESS:
+        if is_final(done.error):
             return done.why
         if not done.ok:
             files.write_atomic(folder / "not-fixed.md", f"An earlier fix (cycle {cycle}) did not count: {done.why}\n")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from lib.contract import HOPELESS, REPEATED, ExitCode, Interrupted, Json
+from lib.contract import REPEATED, ExitCode, Interrupted, Json
 from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.orchestration import Stage
@@ -68,7 +68,7 @@ def perform(call: Call, stage: Stage, order: Order, finished: Finished, rerun: i
         with order.place() if order.place else nullcontext(call.cwd) as cwd:
             last = _attempt(call, stage, order, kind, last, cwd)
         timeouts += last.exit_code == ExitCode.TIMEOUT
-        if last.exit_code not in REPEATED or last.code in HOPELESS or timeouts > 1:
+        if last.exit_code not in REPEATED or last.final or timeouts > 1:
             break
     assert last
     return result_of(call, order, last, len(call.session.attempts(order.step)), skipped=False)

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
-from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, Json, part
+from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, part
 from lib.disk import files
 from lib.plan.orchestration import Group, Orchestration, Question, Stage, Worker
 from lib.plan.written import Loop
 from lib.session.step import Step
-from lib.stages import exhaustion, loops, rosters
+from lib.stages import asking, exhaustion, loops, rosters
 from lib.stages.answers import Answers
+from lib.stages.decisions import Decisions
 from lib.stages.finished import Finished
 from lib.stages.order import Order
-from lib.stages.orders import NOBODY, Orders, Outputs
+from lib.stages.orders import Orders, Outputs
 from lib.stages.results import StageResult, StepResult
 from lib.stages.words import Words, skipped, told
 from lib.tool.call import Call
@@ -29,7 +30,7 @@ from lib.tool.call import Call
 EVENTS = {"needs_revision": "needs_revision", "failed": "failure"}  # by verdict: what `on:` calls it
 
 
-class Walk:
+class Walk(Decisions):
     """One order of questions, from stage to stage. What is done about a stage that is not finished is the policy of a subclass:
     `Run` has it done, `Look` says what would be done, `Standing` says what is missing."""
 
@@ -127,6 +128,8 @@ class Walk:
             self.finished.passed |= {str(o.step) for o in words.orders}
 
     def one(self, stage: Stage, done: StepResult) -> StageResult:
+        if asking.waits(done):
+            return self.waiting(stage, (done,), done.note)
         return StageResult(stage.name, done.exit_code, done.verdict, (done,), done.error, done.note)
 
     def together(self, stage: Stage, words: Words) -> StageResult:
@@ -171,6 +174,8 @@ class Walk:
         good = [s for s in steps if s.ok]
         bad = sorted((s for s in steps if not s.ok), key=lambda s: GRAVEST_FIRST.index(s.exit_code))
         note = f"{len(good)} of {wanted} succeeded"
+        if bad and asking.waits(bad[0]):  # and nothing graver
+            return self.waiting(stage, steps, note)
         if bad and bad[0].exit_code in NEVER_ABSORBED:
             return StageResult(stage.name, bad[0].exit_code, "failed", steps, bad[0].error, note)
         routed = self.routed(stage, steps)
@@ -271,72 +276,6 @@ class Walk:
     def gone_over(self, stage: Stage) -> bool:
         """Whether a loop has gone back over this round of the stage: it is history then."""
         return any(taken.rounds.get(stage.name) == self.rounds[stage.name] for _, taken in loops.every(self.home))
-
-    def used_up(self, loop: Loop, stage: Stage, result: StageResult) -> StageResult:
-        note = f"the loop {loop.name} was taken {self.taken[loop.name]} times and is used up"
-        if loop.then == "fail":
-            return replace(result, note=note)
-        if loop.then == "continue":
-            return replace(result, open=True, note=note)
-        occasion = f"{loop.name}-{self.taken[loop.name]}"
-        decision = self.answers.decided(stage.name, occasion, ("continue", "fail"))
-        if decision == "continue":
-            return replace(result, open=True, note=f"{note}; a person decided to go on")
-        if decision == "fail":
-            return replace(result, note=f"{note}; a person decided to stop")
-        why = part(result.error, "message")
-        question = self.answers.question(stage.name, f"{note}: {why}", ("again", "continue", "fail"))
-        return replace(result, exit_code=ExitCode.HUMAN_INPUT, verdict="waiting", note=note, question=question)
-
-    # Asking a person
-
-    def ask(self, stage: Question, step: Step) -> StageResult:
-        """A stage that is a question."""
-        answered = self.answered(stage, step)
-        if answered:
-            return answered
-        details = {"show": [str(p) for p in self.shown(stage)], "answer_schema": stage.answer_schema}
-        question = self.answers.question(stage.name, stage.question) | details
-        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=stage.question, question=question)
-
-    def shown(self, stage: Question) -> list[Path]:
-        values = [self.orders.resolve(text, NOBODY) for text in stage.show]
-        return [Path(p) for value in values if value for p in _each(value)]
-
-    def answered(self, stage: Question, step: Step) -> StageResult | None:
-        """What a person said. What was shown is kept by its hash: if it changed, the question is asked again."""
-        session = self.call.session
-        shown = {session.relative(p): files.sha256(p) for p in self.shown(stage) if p.is_file()}
-        kept = session.folder / step.folder / "answer.json"
-        record = files.read_json(kept) if kept.exists() else None
-        if not (record and record["shown"] == shown and record["question"] == stage.question):
-            about = {"question": stage.question, "shown": shown}
-            record = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | about))
-            record = record | about if record else None
-        if not record:
-            return None
-        place = session.folder / step.artifacts / "answer.json"
-        self.publish(place, record["answer"])
-        note = f"answered by {record['by']} at {record['at']}"
-        answered = StepResult("", ExitCode.SUCCESS, "done", {"answer": str(place)}, note=note)
-        return StageResult(stage.name, ExitCode.SUCCESS, "done", (answered,), note=note)
-
-    def publish(self, place: Path, answer: Any) -> None:
-        files.write_json(place, answer)
-
-    def ask_about_items(self, stage: Stage, steps: tuple[StepResult, ...], error: Json, note: str) -> StageResult:
-        decision = self.answers.decided(stage.name, f"items-{self.rounds[stage.name]}", ("skip", "abort"))
-        if decision == "skip":
-            note = f"{note}; a person decided to go on without the rest"
-            return StageResult(stage.name, ExitCode.PARTIAL_SUCCESS, "done", steps, error, note, open=True)
-        if decision == "abort":
-            return StageResult(stage.name, ExitCode.FAILURE, "failed", steps, error, f"{note}; a person decided to stop")
-        question = self.answers.question(stage.name, error["message"], ("retry", "skip", "abort"))
-        return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", steps, error, note, question=question)
-
-
-def _each(value: Any) -> list[str]:
-    return cast(list[str], value) if isinstance(value, list) else [str(value)]
 
 
 def _reasons(bad: list[StepResult]) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lib.contract import HOPELESS, NEVER_ABSORBED, REPEATED, ExitCode
+from lib.contract import NEVER_ABSORBED, REPEATED, ExitCode
 from lib.disk import files
 from lib.plan.orchestration import Stage
 from lib.process import fanout
 from lib.session.attempts import Attempt
 from lib.session.outcome import GOOD, Outcome
+from lib.stages import asking
 from lib.stages.finished import Finished
 from lib.stages.order import Order
 from lib.stages.orders import Orders
@@ -36,10 +37,23 @@ def last_word(
     outcome, _ = finished.look(order, stage.limits.model, past)
     if outcome:
         return skipped(call, order, outcome)
+    asked = _asked(call, order, finished)
+    if asked:
+        return skipped(call, order, asked)
     tries = tries_at(call, order, finished, stage.limits.model)
     if tries and (past or used_up(stage, tries, finished, rerun)):
         return skipped(call, order, tries[-1])
     return None
+
+
+def _asked(call: Call, order: Order, finished: Finished) -> Outcome | None:
+    """What the step asks a person, and nobody has answered: an answer makes it another work."""
+    ended = call.session.ended(order.step)
+    attempt, outcome = ended[-1] if ended else (None, None)
+    if not attempt or not outcome or attempt.number <= finished.redo_before[str(order.step)]:
+        return None
+    same = outcome.exit_code == ExitCode.HUMAN_INPUT and outcome.fingerprint == order.task.fingerprint
+    return outcome if same else None
 
 
 def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) -> bool:
@@ -49,7 +63,7 @@ def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) 
     if finished.told and all(t.told != finished.told for t in tries):
         return False
     timeouts = sum(t.exit_code == ExitCode.TIMEOUT for t in tries)
-    if last.exit_code not in REPEATED or timeouts > 1 or last.code in HOPELESS:
+    if last.exit_code not in REPEATED or timeouts > 1 or last.final:
         return True
     once_more = all(t.kind != "rerun" and t.number < rerun for t in tries)
     return len(tries) > stage.retry_max and not once_more
@@ -57,7 +71,7 @@ def used_up(stage: Stage, tries: list[Outcome], finished: Finished, rerun: int) 
 
 def tries_at(call: Call, order: Order, finished: Finished, tier: str) -> list[Outcome]:
     """The attempts at this very work that count against its retries; heals and repairs belong to the try they fix."""
-    past = finished.redo_before.get(str(order.step), 0)
+    past = finished.redo_before[str(order.step)]
     counted: list[Outcome] = []
     last: tuple[Attempt, Outcome] | None = None
     for attempt, outcome in call.session.ended(order.step):
@@ -144,7 +158,7 @@ class Words:
             found = last_word(self.maker.call, self.stage, order, self.finished, self.past, self.rerun)
             self._looked[key] = (order.task.fingerprint, found)
         found = self._looked[key][1]
-        return self.learn(key, found) if found and (found.ok or given_up) else None
+        return self.learn(key, found) if found and (found.ok or given_up or asking.waits(found)) else None
 
     def learn(self, key: str, result: StepResult) -> StepResult:
         self.known[key] = result

@@ -69,7 +69,7 @@ class Call(Struct):
 
     def open_session(self, topic: str, label: str) -> Session:
         """From here on everything this tool does is on disk, and its end is signalled under `label`."""
-        inherited = os.environ.get(names.SESSION)
+        inherited = os.getenv(names.SESSION)
         asked = self.options.session_dir
         if self.grant and inherited and asked and Path(asked).resolve() != Path(inherited).resolve():
             raise StrataError("WIDENING_REFUSED", "an agent cannot start work in another session", "leave out --session-dir")

@@ -40,7 +40,7 @@ def from_environment(layer: int, current_argument: int | None, maximum_argument:
 
 
 def _variable(name: str, least: int) -> int | None:
-    text = os.environ.get(name)
+    text = os.getenv(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 6 or int(text) < least:

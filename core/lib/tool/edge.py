@@ -139,7 +139,7 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser, words: Words | None)
         grant.check(current_grant, folders=(cwd,))
     if current_grant and not processes.called_by_tool and "--of" not in sys.argv and "Bash" not in current_grant.tools:
         _check_files(current_grant, options)
-    inherited = os.environ.get(names.DRIVER)
+    inherited = os.getenv(names.DRIVER)
     if inherited is not None and inherited not in DRIVERS:
         raise StrataError("BAD_ENVIRONMENT", f"{names.DRIVER} is {inherited!r}", f"one of {', '.join(DRIVERS)}")
     if current_grant and inherited and options.driver and options.driver != inherited:

@@ -29,7 +29,7 @@ class Grant(Struct, frozen=True):
 
 
 def inherited() -> Grant | None:
-    text = os.environ.get(names.GRANT)
+    text = os.getenv(names.GRANT)
     if not text:
         return None
     try:

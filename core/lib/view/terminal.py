@@ -47,7 +47,7 @@ def mark(status: str) -> tuple[str, str]:
 
 def wanted() -> bool:
     """A person looks on, at a terminal that can be drawn on."""
-    return sys.stderr.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    return sys.stderr.isatty() and os.getenv("TERM", "") not in ("", "dumb")
 
 
 # One picture
