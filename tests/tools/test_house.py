@@ -55,7 +55,7 @@ def test_the_library_imports_no_tool_and_no_tool_imports_another() -> None:
 
 def test_every_call_of_a_tool_in_the_source_is_to_the_layer_below() -> None:
     """Stages call what the configuration names, which is checked there; every other call stands in the runtime of its layer."""
-    layers = {"executor.py": 1, "phases.py": 3, "campaigns.py": 4}
+    layers = {"spawning.py": 1, "phases.py": 3, "campaigns.py": 4}
     for path in SOURCES:
         for name in re.findall(r'\.call\(\s*"(\w+\.py)"', path.read_text()):
             if path.name in ("refinements.py", "goals.py"):  # from layers 3 and 4, one executor for a single judgement
