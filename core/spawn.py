@@ -54,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=positive, metavar="SECONDS", default=600.0)
     add("--stall-timeout", type=positive, metavar="SECONDS", default=600.0, help="stop an agent silent for so long (600)")
     add("--max-turns", type=count, metavar="N")
+    add("--max-uses", metavar="TOOL=N", action="append", default=[], help="refuse calls of a tool beyond this many (repeatable)")
     add("--max-budget-usd", type=positive, metavar="USD", help="checked after each answer, so one answer can overshoot it")
     add("--resume-id", metavar="ID", help="continue this agent session")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -76,12 +77,16 @@ class Room:
         is continued."""
         parking = Parking(self.call)
         denials: list[Json] = []
+        uses: Counter[str] = Counter()
+        caps = request.max_uses
         while True:
             answer = self._once(request, step, ordinal, roots, load_sdk)
             denials += [d for d in answer.denials if d not in denials]
+            uses += Counter(answer.tool_uses)
             wait = parking.seconds(answer)
             if not wait:
-                return replace(answer, denials=denials).without(self.earlier)
+                return replace(answer, denials=denials, tool_uses=dict(uses)).without(self.earlier)
+            request = replace(request, max_uses={tool: max(most - uses[tool], 0) for tool, most in caps.items()})
             parking.park(wait, answer)
             if answer.turns > 1 and answer.agent_session_id:
                 request = replace(request, resume_id=answer.agent_session_id, prompt=GO_ON)
@@ -118,6 +123,7 @@ def came_to(call: Call, attempt: Attempt, request: Request, answer: Answer, chan
         agent_session_id=answer.agent_session_id,
         duration_seconds=round(answer.duration_seconds, 3),
         denials=tuple(answer.denials),
+        tool_uses=answer.tool_uses,
         confinement=confinement(request),
         grant=json.loads(request.env[names.GRANT]),
         depth=call.depth.current + 1,

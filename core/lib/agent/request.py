@@ -18,7 +18,7 @@ from lib.process import environment
 from lib.session.attempts import Attempt
 from lib.session.step import Step
 from lib.tool import grant
-from lib.tool.arguments import read_text
+from lib.tool.arguments import keyword, read_text
 from lib.tool.call import Call
 
 LARGE_PROMPT_BYTES = 1024 * 1024
@@ -63,6 +63,17 @@ def read_tools(call: Call) -> tuple[str, ...]:
     if call.grant and call.options.max_budget_usd is None:
         call.options.max_budget_usd = call.grant.max_budget_usd  # leaving a cap out does not lift it
     return tools
+
+
+def read_caps(words: list[str]) -> dict[str, int]:
+    """`--max-uses WebSearch=4`"""
+    caps: dict[str, int] = {}
+    for name, number in keyword(words, "--max-uses").items():
+        agents.check_tools((name,), "--max-uses")
+        if not number.isdecimal():
+            usage(f"--max-uses {name}={number}: that is no number", f"--max-uses {name}=4")
+        caps[name] = int(number)
+    return caps
 
 
 def given_attempt(call: Call, step: Step) -> Attempt | None:
@@ -126,6 +137,7 @@ def make_request(
         max_budget_usd=options.max_budget_usd,
         resume_id=options.resume_id,
         inherit_settings=options.inherit_settings,
+        max_uses=read_caps(options.max_uses),
         closed=sandbox.closed(call.session.folder, tuple(options.open), call.cwd),
         on_event=call.report,
     )

@@ -231,7 +231,7 @@ def _judge(this: Underway, agent: Agent, chosen: list[checks_file.Check], reply:
     undone = this.restore_protected()
     if undone:
         wrong.append(f"it touched what judges it, which was undone: {'; '.join(undone[:8])}")
-    wrong += _outside_scope(agent, task, said)
+    wrong += _outside_scope(agent, task, said) if task.isolation != "copy" else []  # nothing of it stays
     if wrong and said.denials:
         refused = sorted({str(denial.get("tool_name")) for denial in said.denials})
         wrong.append(f"the agent was denied: {', '.join(refused)}; see `denials`")

@@ -43,6 +43,8 @@ def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], he
     flags += ["--disallowed-tools", ",".join(agent.disallowed)] if agent.disallowed else []
     turns = task.limits.max_turns or agent.max_turns
     flags += ["--max-turns", str(turns)] if turns else []
+    for tool, most in caps(agent, task).items():
+        flags += ["--max-uses", f"{tool}={most}"]
     flags += ["--max-budget-usd", str(task.limits.max_budget_usd)] if task.limits.max_budget_usd else []
     flags += ["--permission-mode", mode] if not options.permission_mode else []
     flags += ["--sandbox", agent.sandbox]
@@ -67,6 +69,12 @@ def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], he
     finally:
         if shelf:
             bring_in(this.attempt)
+
+
+def caps(agent: Agent, task: Task) -> dict[str, int]:
+    """How often each tool may be called: what the definition says, and what the stage or the item says, whichever is less."""
+    both = (agent.max_uses, task.limits.max_uses)
+    return {tool: min(given[tool] for given in both if tool in given) for tool in {**agent.max_uses, **task.limits.max_uses}}
 
 
 def _shelf(this: Underway, agent: Agent) -> Path | None:

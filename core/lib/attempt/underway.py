@@ -185,7 +185,8 @@ class Underway(Struct, frozen=True):
 
     def _changes(self) -> tuple[FileChange, ...]:
         """What is different in the workspace now. Caches and folders are not work, and what was put back is not changed."""
-        found = self.workspace.changes() if self.workspace else []
+        thrown_away = self.task.isolation == "copy"
+        found = self.workspace.changes() if self.workspace and not thrown_away else []
         stood = {self._place(o): self.before[o.name] for o in self.task.outputs if o.name in self.before}
         kept = {path: files.fingerprint(copy) for path, copy in stood.items() if copy}
         same = {path for path, sha256 in kept.items() if files.fingerprint(self.call.cwd / path) == sha256}

@@ -18,5 +18,16 @@ def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile("".join(parts) + r"\Z", re.S)
 
 
+def inside(glob: str, allowed: Iterable[str]) -> bool:
+    """Whether all that a glob can match is allowed, as far as can be seen: a plain path that is matched, the same glob, or one
+    below a folder of which everything is allowed."""
+    wild = any(letter in glob for letter in "*?[")
+    if ".." in glob.split("/") or glob.startswith("/"):
+        return False
+    whole = [a.removesuffix("**") for a in allowed if a.endswith("**")]
+    below = any(glob.startswith(folder) for folder in whole if not any(letter in folder for letter in "*?["))
+    return glob in allowed or (matches(glob, allowed) if not wild else below)
+
+
 def matches(path: str, globs: Iterable[str]) -> bool:
     return any(_pattern(glob).match(path) for glob in globs)

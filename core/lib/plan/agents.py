@@ -72,6 +72,7 @@ class Agent(Struct, frozen=True, dict=True):
     domains: tuple[str, ...] = ()  # what its shell may reach from inside the sandbox
     env: tuple[str, ...] = ()  # variables it gets besides the usual ones
     disallowed: tuple[str, ...] = ()
+    max_uses: dict[str, int] = {}  # by tool: how often it may call it
 
     @cached_property
     def fingerprint(self) -> str:
@@ -155,6 +156,10 @@ def _agent(file: Path, name: str, front: written.Agent, system_prompt: str, docu
         whole = file.read_text(encoding="utf-8")
         line = whole[: whole.index(path[0])].count("\n") + 1
         raise config.ConfigError(file, line, f"a path in a system prompt: {path[0]}", "paths come with the task")
+    for tool in ours.max_uses:
+        if tool not in {rule.partition("(")[0].strip() for rule in rules}:
+            at = ["strata", "max_uses", tool]
+            raise document.error(at, f"{front.name} has no tool {tool!r} to cap", f"it has: {', '.join(rules) or 'none'}")
     outputs = tuple(_output(document, output.named(key), places.pack_of(file)) for key, output in ours.outputs.items())
     chosen = next((o for o in outputs if o.name == ours.structured), None)
     if ours.structured and not (chosen and chosen.schema):
@@ -181,6 +186,7 @@ def _agent(file: Path, name: str, front: written.Agent, system_prompt: str, docu
         sandbox=ours.sandbox,
         domains=ours.domains,
         env=ours.env,
+        max_uses=ours.max_uses,
     )
     if why := cannot_leave(made, outputs):
         raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")

@@ -28,19 +28,26 @@ def check_members(document: Document, at: list[Any], members: dict[str, Worker])
 
 def check_writers(document: Document, at: list[Any], stage: Stage) -> None:
     """Agents that run at the same time must not write the same folder: nobody could tell who changed what."""
+    if stage.isolation == "copy":
+        lost = [o.name for _, worker, _ in stage.announced() for o in worker.outputs if o.place == "workspace"]
+        if lost:
+            message = f"{stage.name!r} works in a copy that is thrown away, and with it its output {lost[0]!r}"
+            raise document.error([*at, "isolation"], message, "leave out `in: workspace`, or isolation: worktree")
+        if any(worker.tool == "check.py" for _, worker, _ in stage.announced()):
+            raise document.error([*at, "isolation"], "a check judges the folder itself, not a copy", "leave out isolation")
     if stage.cap == 1 or not stage.fans_out or stage.isolation:
         return
     writers = [key for key, worker, _ in stage.announced() if _writes_workspace(worker)]
     if writers and isinstance(stage, FanOut):
         message = f"the items of {stage.name!r} write the working folder at the same time"
-        hint = "isolation: worktree, foreach.cap: 1, or an agent that writes only outputs (no `scope`, no `in: workspace`)"
+        hint = "isolation: worktree (or copy, to change nothing), foreach.cap: 1, or an agent that writes only its outputs"
         raise document.error(at, message, hint)
     after = stage.order_of(list)
     for place, one in enumerate(writers):
         for other in writers[place + 1 :]:
             if other not in fanout.all_before(after, one) and one not in fanout.all_before(after, other):
                 message = f"{one!r} and {other!r} write the working folder at the same time"
-                hint = "let one wait for the other (after:), set parallel.cap: 1, or isolation: worktree"
+                hint = "let one wait for the other (after:), set parallel.cap: 1, or isolation: worktree or copy"
                 raise document.error([*at, "members"], message, hint)
 
 

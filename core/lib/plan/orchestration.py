@@ -202,6 +202,7 @@ class FanOut(Stage, frozen=True):
     after: str = ""  # the field of an item that lists those it waits for
     max_items: int = DEFAULT_MAX_ITEMS
     min_items: int = 1  # fewer are a failure: a fan-out over nothing has done nothing
+    each: dict[str, str] = {}  # what of its limits and its scope an item says itself: `scope: item.files`
 
     @property
     def references(self) -> list[str]:

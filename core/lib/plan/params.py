@@ -50,6 +50,11 @@ def _text(name: str, value: Any) -> str:
 
 
 def _list(name: str, value: Any) -> list[Any]:
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return cast(list[Any], json.loads(value))
+        except ValueError as error:
+            usage(f"the parameter {name!r} begins like a JSON list and is none: {error}", f"--param {name}=a,b,c")
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return cast(list[Any], value) if isinstance(value, list) else [value]

@@ -36,6 +36,7 @@ class Limits(Struct, frozen=True):
     self_heal: bool = False
     max_turns: int | None = None
     max_budget_usd: float | None = None
+    max_uses: dict[str, int] = {}  # by tool: how often it may be called
 
 
 NO_LIMITS = Limits()

@@ -83,6 +83,7 @@ class Foreach(Struct, frozen=True):
     max_items: int = DEFAULT_MAX_ITEMS
     min_items: int = 1
     min_success: int | None = None
+    each: dict[str, str] = {}
 
     @property
     def lists(self) -> tuple[str, ...]:
@@ -221,6 +222,7 @@ class AgentSettings(Struct, frozen=True):
     domains: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
+    max_uses: dict[str, int] = {}
 
 
 class Agent(Struct, frozen=True):

@@ -96,6 +96,7 @@ class Outcome(Struct, frozen=True):
     turns: int = 0
     agent_session_id: str = ""
     denials: tuple[Json, ...] = ()
+    tool_uses: dict[str, int] = {}  # calls that were let through, by tool
     confinement: str = ""
     grant: Json | None = None
     depth: int = 0

@@ -275,6 +275,6 @@ def _command(call: Call, tool: str, missing: Missing, item: str | None) -> list[
     if wanted != f"{tool}.py":
         usage(f"{stage.name} is done by {wanted}, not by {tool}.py")
     if stage.isolation:
-        usage(f"{stage.name} wants a worktree", "run this orchestrator in tool mode")
+        usage(f"{stage.name} works in a folder of its own ({stage.isolation})", "run this orchestrator in tool mode")
     finished = Finished(call.session, call.cwd, call.options.model or "", told(call))
     return [*call.child_flags(), *steps.command(call, stage, order, finished)]

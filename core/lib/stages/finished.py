@@ -99,8 +99,9 @@ class Finished:
         if self._undone(step, outcome):
             return None, "the folder was put back since"
         why = self.another_agent(outcome, tier)
-        merged = merge_of(self.session.folder, step) if outcome.isolation and not why else None
-        if not why and outcome.isolation and (not merged or merged.attempt != attempt.number):
+        apart = outcome.isolation == "worktree"
+        merged = merge_of(self.session.folder, step) if apart and not why else None
+        if not why and apart and (not merged or merged.attempt != attempt.number):
             why = self._isolated(step, attempt)
             if not why:
                 return outcome, f"attempt {attempt.number} finished it; it has still to be merged"

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from lib.contract import StrataError, usage
 from lib.disk import files
 from lib.plan import agents, params
-from lib.plan.orchestration import PLACEHOLDER, RESERVED, ROSTER, Orchestration, Piece, Reference, Stage, Worker
-from lib.plan.task import Task
+from lib.plan.orchestration import PLACEHOLDER, RESERVED, ROSTER, FanOut, Orchestration, Piece, Reference, Stage, Worker
+from lib.plan.task import Limits, Task
 from lib.session.step import Step
-from lib.stages import asking
+from lib.stages import asking, each
 from lib.stages.order import Order, sealed
 from lib.stages.results import StepResult
 from lib.tool.call import Call
@@ -94,6 +94,7 @@ class Orders(Struct):
         if worker.agent_from:
             agent = self._chosen(stage, worker, here)
             outputs = tuple({o.name: o for o in (*agents.load(agent).outputs, *stage.worker.declared)}.values())
+        limits, scope = self._bounds(stage, agent, here)
         task = Task(
             action=worker.action,
             target=self.fill(worker.target, here),
@@ -101,7 +102,8 @@ class Orders(Struct):
             outputs=outputs,
             item=item,
             isolation=stage.isolation,
-            limits=stage.limits,
+            scope=scope,
+            limits=limits,
             accept=worker.accept,
             answer=asking.answer_to(self.call.session.folder, replace(step, item=files.safe_name(key) if key else "")),
         )
@@ -119,6 +121,11 @@ class Orders(Struct):
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
         return sealed(self.call, order)
+
+    def _bounds(self, stage: Stage, agent: str, here: Here) -> tuple[Limits, tuple[str, ...]]:
+        if not isinstance(stage, FanOut) or not stage.each:
+            return stage.limits, ()
+        return each.bounds(stage, here.key, agents.load(agent) if agent else None, lambda text: self.resolve(text, here))
 
     def _chosen(self, stage: Stage, worker: Worker, here: Here) -> str:
         """The agent that an item names, out of those that are allowed; a pack's own need not be named with the pack."""

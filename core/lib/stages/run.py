@@ -11,7 +11,7 @@ from lib.contract import NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, St
 from lib.plan.orchestration import Stage
 from lib.process import fanout
 from lib.session.events import Timer
-from lib.stages import asking, exhaustion, manifest, worktrees
+from lib.stages import asking, copies, exhaustion, manifest, worktrees
 from lib.stages.order import Order
 from lib.stages.results import StageResult, StepResult
 from lib.stages.steps import keep_word, perform
@@ -86,9 +86,9 @@ class Run(Walk):
             return self.keep(words.table[key], before) if before else None
 
         def work(key: str) -> StepResult:
-            return words.learn(key, perform(self.call, stage, words.ready(key), self.finished, words.rerun))
+            return words.learn(key, self.done(stage, words.ready(key), words.rerun))
 
-        if stage.isolation:
+        if stage.isolation == "worktree":
             steps = self.in_worktrees(stage, words, go_on)
         else:
             steps = fanout.run(after, stage.cap, work, lambda s: s.ok, partial(_blocked, words), go_on, known)
@@ -98,10 +98,16 @@ class Run(Walk):
     def alone(self, stage: Stage, words: Words) -> StepResult:
         """A stage of one step."""
         order = words.orders[0]
-        if stage.isolation:
+        if stage.isolation == "worktree":
             return self.in_worktrees(stage, words, lambda s: True)[order.key]
         before = words.word(order.key)
-        return self.keep(order, before) if before else perform(self.call, stage, order, self.finished, words.rerun)
+        return self.keep(order, before) if before else self.done(stage, order, words.rerun)
+
+    def done(self, stage: Stage, order: Order, rerun: int) -> StepResult:
+        """A step that works in the workspace, or in a copy that is thrown away."""
+        copied = stage.isolation == "copy"
+        placed = replace(order, place=lambda: copies.opened(self.call, order.step)) if copied else order
+        return perform(self.call, stage, placed, self.finished, rerun)
 
     def in_worktrees(self, stage: Stage, words: Words, go_on: Callable[[StepResult], bool]) -> dict[str, StepResult]:
         return worktrees.run(

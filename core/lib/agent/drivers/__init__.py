@@ -49,6 +49,7 @@ class Request(Struct, frozen=True, dict=True):
     inherit_settings: bool = False
     sandboxed: bool = False
     domains: tuple[str, ...] = ()  # what a sandboxed shell may reach
+    max_uses: dict[str, int] = {}  # by tool: how many calls are let through
     closed: tuple[Path, ...] = ()  # folders that no tool of the agent writes, its own `out` excepted
     on_event: Callable[[str, Json], None] = lambda status, detail: None
 
@@ -71,6 +72,7 @@ class Answer(Struct):
     agent_session_id: str = ""
     duration_seconds: float = 0.0
     denials: list[Json] = []
+    tool_uses: dict[str, int] = {}  # calls that were let through, by tool
 
     @property
     def tokens(self) -> int:
@@ -102,4 +104,5 @@ class Answer(Struct):
             "agent_session_id": self.agent_session_id,
             "duration_seconds": round(self.duration_seconds, 3),
             "denials": self.denials,
+            "tool_uses": self.tool_uses,
         }

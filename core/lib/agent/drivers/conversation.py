@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from typing import Any, cast
 
 from lib.agent.drivers import Answer, Request
@@ -19,6 +20,7 @@ from lib.session.events import HEARTBEAT_SECONDS
 from lib.tool import grant
 
 WATCH_SECONDS = 5.0
+STRUCTURED = "StructuredOutput"  # the CLI's own tool, for answers that match a schema
 AGENT_SESSION = "agent-session.json"  # in the attempt's folder as soon as there is one: what an interrupted attempt leaves
 
 
@@ -39,13 +41,22 @@ class Conversation:
         self.heard_at = time.monotonic()
         self.refused: list[Json] = []  # calls of tools it does not have; the CLI reports only those it has and may not use
         self.doing: dict[str, str] = {}  # tool calls that have not come back, by id
+        self.called: dict[str, str] = {}  # all of them, by id
+        self.stopped: set[str] = set()  # those that were not let through
+        self.asked_for: Counter[str] = Counter()  # of tools that may be called only so often
 
-    def refuse(self, tool: str, tool_use_id: str, reason: str, arguments: Json | None = None) -> None:
-        """A call that was not let through, for the record: the CLI reports only some of them."""
+    def refuse(self, tool: str, tool_use_id: str, reason: str, arguments: Json | None = None, ran: bool = False) -> None:
+        """A call that was not let through, or not with all it tried, for the record: the CLI reports only some of them."""
+        self.stopped |= set() if ran else {tool_use_id}
         self.refused.append(
             {"tool_name": tool, "tool_use_id": tool_use_id, "reason": reason, **({"tool_input": arguments} if arguments else {})}
         )
         self.request.on_event("denied", {"tool": tool, "why": reason})
+
+    def may_call(self, tool: str) -> bool:
+        """Whether one more call of a tool is within its cap. Counted here, where it is decided: answers come later."""
+        self.asked_for[tool] += 1
+        return tool not in self.request.max_uses or self.asked_for[tool] <= self.request.max_uses[tool]
 
     def stop(self, reason: str) -> None:
         self.cut_short = self.cut_short or reason
@@ -99,9 +110,9 @@ def hear(talk: Conversation, message: Any) -> None:
             if type(block).__name__ == "TextBlock":
                 talk.last_text = block.text
             elif type(block).__name__ == "ToolUseBlock":
-                if block.name == "StructuredOutput":
+                if block.name == STRUCTURED:
                     talk.last_data = block.input
-                talk.doing[block.id] = block.name
+                talk.doing[block.id] = talk.called[block.id] = block.name
                 if not given(talk.request, block.name):
                     talk.refuse(block.name, block.id, "it was not given this tool")
                 talk.request.on_event("tool-use", {"tool": block.name, **brief(block.input)})
@@ -124,7 +135,7 @@ def note_sandbox(talk: Conversation, block: Any) -> None:
     text = "\n".join(str(cast(Json, p).get("text", "")) if isinstance(p, dict) else str(p) for p in parts)
     lines = [line.strip() for line in text.splitlines() if "Read-only file system" in line]
     for line in lines[:20]:
-        talk.refuse("Bash", block.tool_use_id, f"the sandbox did not let it write: {line[:300]}")
+        talk.refuse("Bash", block.tool_use_id, f"the sandbox did not let it write: {line[:300]}", ran=True)
 
 
 def brief(arguments: Json) -> Json:
@@ -140,7 +151,7 @@ def given(request: Request, name: str) -> bool:
     """Whether a tool is one the agent was to have. The CLI adds some of its own for structured answers."""
     names = {grant.tool_name(rule) for rule in request.tools}
     names |= {"Agent", "Task"} if names & {"Agent", "Task"} else set()
-    return name in names or name in ("StructuredOutput", "ToolSearch") or request.inherit_settings
+    return name in names or name in (STRUCTURED, "ToolSearch") or request.inherit_settings
 
 
 def check_init(talk: Conversation, data: Json) -> None:
@@ -168,7 +179,11 @@ def to_answer(talk: Conversation) -> Answer:
         answer.agent_session_id = result.session_id
         answer.denials = list(result.permission_denials or [])
     ours = {d["tool_use_id"] for d in talk.refused}
+    stopped = talk.stopped | {str(d.get("tool_use_id")) for d in answer.denials}
     answer.denials = [d for d in answer.denials if d.get("tool_use_id") not in ours] + talk.refused
+    answer.tool_uses = dict(
+        Counter(name for use, name in talk.called.items() if use not in stopped and name != "StructuredOutput")
+    )
     return answer
 
 

@@ -99,23 +99,30 @@ def shell_settings(request: Request, folder: Path) -> Json:
 
 
 def guards(sdk: Any, talk: Conversation) -> Any:
-    """Looks at every call of a file tool before it is made: rules with globs cannot say `all of this folder but that one`."""
-    if not {grant.tool_name(t) for t in talk.request.tools} & set(WRITE_TOOLS):
-        return None
+    """Looks at calls before they are made: how often a tool may be called no rule of the CLI's says, and none with globs says
+    `all of this folder but that one`."""
+    request = talk.request
+    writes = {grant.tool_name(t) for t in request.tools} & set(WRITE_TOOLS)
+    watched = sorted({*((*WRITE_TOOLS, "MultiEdit") if writes else ()), *request.max_uses})
 
     async def look(asked: Any, tool_use_id: str | None, _context: Any) -> Json:
+        tool: str = asked["tool_name"]
         given: Json = asked["tool_input"]
-        place = talk.request.cwd / str(given.get("file_path") or given.get("notebook_path") or ".")
-        folder = sandbox.refused(place, talk.request.closed, talk.request.out, talk.request.cwd)
-        if not folder:
+        place = request.cwd / str(given.get("file_path") or given.get("notebook_path") or ".")
+        closed = (*WRITE_TOOLS, "MultiEdit")
+        folder = sandbox.refused(place, request.closed, request.out, request.cwd) if tool in closed else None
+        if folder:
+            reason = f"{folder} is closed to agents: it holds what others rely on"
+            talk.refuse(tool, tool_use_id or "", reason, {"file_path": str(place)})
+        elif not talk.may_call(tool):
+            reason = f"{tool} may be called {request.max_uses[tool]} times, and has been: go on with what you have"
+            talk.refuse(tool, tool_use_id or "", reason)
+        else:
             return {}
-        reason = f"{folder} is closed to agents: it holds what others rely on"
-        talk.refuse(asked["tool_name"], tool_use_id or "", reason, {"file_path": str(place)})
         decision = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
         return {"hookSpecificOutput": decision}
 
-    matcher = sdk.HookMatcher(matcher="|".join((*WRITE_TOOLS, "MultiEdit")), hooks=[look], on_failure="block")
-    return {"PreToolUse": [matcher]}
+    return {"PreToolUse": [sdk.HookMatcher(matcher="|".join(watched), hooks=[look], on_failure="block")]} if watched else None
 
 
 def plain(schema: Json) -> Json:

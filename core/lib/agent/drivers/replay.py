@@ -44,6 +44,7 @@ def replay(request: Request, fixtures: Path, step: Step, ordinal: int, accept_dr
         agent_session_id=stored["agent_session_id"],
         duration_seconds=stored["duration_seconds"],
         denials=stored["denials"],
+        tool_uses=stored.get("tool_uses", {}),  # a recording from before they were counted
     )
 
 
