@@ -11,7 +11,7 @@ from support import CORE, ROOT
 
 LIB = CORE / "lib"
 # From the ground up. A room imports those before it, and modules of its own.
-ROOMS = ("disk", "process", "session", "tool", "plan", "workspace", "agent", "attempt", "stages", "campaign", "view")
+ROOMS = ("disk", "process", "session", "tool", "plan", "workspace", "web", "agent", "attempt", "stages", "campaign", "view")
 GROUND, DOORS = ("names", "contract"), ("cli", "observability")
 LONGEST_CHAIN = 16
 MODULES = {".".join(p.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): p for p in LIB.rglob("*.py")}

@@ -147,6 +147,10 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digest_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def digest(document: Any) -> str:
     return sha256_text(json.dumps(document, sort_keys=True, ensure_ascii=False))
 
