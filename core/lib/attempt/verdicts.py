@@ -10,14 +10,14 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from lib.attempt.findings import worst
+from lib.attempt.audits import worst
 from lib.contract import Json
 from lib.disk import lenient
+from lib.evidence import findings as scale
 
 WORDS = ("failed", "needs_revision", "done")  # the worst first
 _GRADE_OF = {"met": "PASS", "unproven": "WARN", "unmet": "FAIL"}
 _OPEN = ("unmet", "fail", "failed", "failing", "no")
-_BLOCKING = ("blocking", "blocker", "critical")
 
 
 class Verdict(Struct, frozen=True):
@@ -32,7 +32,7 @@ class _Entry(Struct, frozen=True):
 
     status: Any = ""
     requirement: str = "a requirement"
-    severity: Any = ""
+    severity: Any = None
     resolved: Any = False
     issue: str = ""
     title: str = ""
@@ -81,7 +81,8 @@ def contradictions(fields: Json) -> list[str]:
     if said.passed is False:
         found.append("passed: false")
     found += [f"{r.requirement} is {r.status}" for r in said.requirements if str(r.status).lower() in _OPEN]
-    blocking = [f for f in said.findings if str(f.severity).lower() in _BLOCKING and not f.resolved]
+    rated = [f for f in said.findings if f.severity is not None and not f.resolved]
+    blocking = [f for f in rated if scale.at_least(scale.severity(f.severity), "critical")]
     found += [f.issue or f.title or "a blocking finding" for f in blocking]
     found += [f"the check {c.name} did not pass" for c in said.checks if c.passed is False and c.blocking]
     return [*found, *map(str, said.gaps)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from lib.attempt.findings import worst
+from lib.attempt.audits import worst
 from lib.campaign import approvals, checkpoints, goals
 from lib.campaign.ending import Ending
 from lib.contract import DONE, STATUS, ExitCode, Json, command, part

@@ -50,16 +50,6 @@ def _left(changes: tuple[FileChange, ...]) -> dict[str, str]:
     return {c.path: c.left for c in changes if c.root == "workspace" and c.kind != "folder"}
 
 
-class Finding(Struct, frozen=True):
-    """Something that has to change, and how somebody would change it."""
-
-    id: int
-    severity: str  # blocking or warning
-    file: str
-    issue: str
-    suggested_fix: str
-
-
 class Outcome(Struct, frozen=True):
     exit_code: ExitCode
     version: int = VERSION

@@ -12,9 +12,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from lib.attempt import checks, refinements, verdicts
-from lib.attempt.findings import audit_report, no_fewer_tests, plain_fixes, plain_report, reasons, worst
+from lib.attempt.audits import audit_report, fix_list, no_fewer_tests, plain_fixes, plain_report, reasons, worst
 from lib.contract import NEVER_ABSORBED, ExitCode, Json, is_final
 from lib.disk import files, records
+from lib.evidence import findings
 from lib.plan import agents
 from lib.plan.orchestration import Stage, Worker
 from lib.plan.task import Limits, Task
@@ -227,11 +228,10 @@ class Verification:
         evidence = sorted({str(self.call.session.folder / r.evidence) for r in found.checks if r.evidence})
         inputs: Json = {"results": str(results), "audit": str(folder / "audit-report.md"), "evidence": evidence}
         listed = self.ask("consolidate", "sentinel-consolidator", cycle, inputs)
-        fixes: Json = files.read_json(Path(listed.outputs["fixes"])) if listed.ok else {"fixes": []}
-        if not fixes["fixes"]:
-            fixes = {"fixes": plain_fixes(found)}  # what failed is still what has to be fixed
-        files.write_json(folder / "fix-list.json", fixes)
-        self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes['fixes'])} to fix")
+        fixes = findings.read(Path(listed.outputs["fixes"])) if listed.ok else []
+        fixes = findings.merge(fixes or plain_fixes(found))  # what failed is still what has to be fixed
+        files.write_json(folder / "fix-list.json", fix_list(fixes))
+        self.call.event(f"{self.base.slug}.cycle-{cycle}", "fixing", f"{len(fixes)} to fix")
         inputs = {"fixes": str(folder / "fix-list.json"), "results": str(results), "evidence": evidence, "spec": str(spec)}
         self.judges.hold(cycle)
         try:

@@ -8,9 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from lib.contract import StrataError
-
-# What a PDF's text layer holds and no reader sees: a hyphen at a line's end, a letter that is none, and such.
-INVISIBLE = dict.fromkeys(map(ord, "\u0002\ufffe\u00ad\u200b\ufeff"))
+from lib.evidence import quotes
 
 
 class Readable(Struct, frozen=True):
@@ -62,4 +60,4 @@ def _page(page: Any) -> str:
     finally:
         layer.close()
         page.close()
-    return text.replace("\r\n", "\n").translate(INVISIBLE)
+    return quotes.rejoined(text.replace("\r\n", "\n"))

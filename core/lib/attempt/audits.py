@@ -1,10 +1,11 @@
-"""What checks and auditors found, in grades and in words for people."""
+"""What checks and auditors came to, in grades and in words for people."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from lib.contract import Json
+from lib.evidence.findings import Finding
 from lib.session.documents import CheckResult, Results
 
 GRADES = ("FAIL", "UNVERIFIABLE", "WARN", "PASS")  # the worst first
@@ -14,17 +15,33 @@ def worst(*grades: str) -> str:
     return min((g for g in grades if g), key=GRADES.index)
 
 
-def plain_fixes(found: Results) -> list[Json]:
+def plain_fixes(found: Results) -> list[Finding]:
+    """What the checks alone say has to change."""
     return [
-        {
-            "id": n,
-            "severity": "blocking",
-            "file": check.evidence or ".",
-            "issue": f"{check.name} failed: {check.count}",
-            "suggested_fix": f"find the cause in the output of {check.name} and fix it",
-        }
-        for n, check in enumerate(found.failed, 1)
+        Finding(
+            "blocker",
+            f"{check.name} failed: {check.count}",
+            where=check.evidence,
+            who=(check.name,),
+            fix=f"find the cause in the output of {check.name} and fix it",
+        )
+        for check in found.failed
     ]
+
+
+def fix_list(found: list[Finding]) -> Json:
+    """As it is handed to who fixes, the worst first."""
+    fixes: list[Json] = [
+        {
+            "id": number,
+            "severity": "blocking" if one.blocks else "warning",
+            "file": one.where or ".",
+            "issue": one.claim,
+            "suggested_fix": one.fix or "find the cause and fix it",
+        }
+        for number, one in enumerate(found, 1)
+    ]
+    return {"fixes": fixes}
 
 
 def plain_report(found: Results) -> str:

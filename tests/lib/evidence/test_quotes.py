@@ -1,0 +1,89 @@
+"""A quote is found where its very words stand, however the letters were set, and nowhere else."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lib.evidence.quotes import find, normalise, rejoined
+
+words = st.lists(st.text(alphabet="abcdefghilmnorstuéßñ", min_size=1, max_size=9), min_size=3, max_size=30)
+SETTINGS = settings(deadline=None, max_examples=300)
+
+
+def mangle(word: str, how: int) -> str:
+    """The same word as a printer or a PDF might set it."""
+    if len(word) < 3:
+        return word
+    cut = 1 + how % (len(word) - 1)
+    kinds = [
+        word,
+        f"{word[:cut]}\u00ad{word[cut:]}",
+        f"{word[:cut]}-\n{word[cut:]}",
+        f"{word[:cut]}\u0002\r\n{word[cut:]}",
+        f"{word[:cut]}\ufffe\n  {word[cut:]}",
+        f"{word[:cut]}\u200b{word[cut:]}",
+        unicodedata.normalize("NFD", word),
+        word.replace("fi", "\ufb01"),
+    ]
+    return kinds[how % len(kinds)]
+
+
+@SETTINGS
+@given(words, st.lists(st.integers(0, 999), min_size=30, max_size=30), st.data())
+def test_what_stands_in_a_text_is_found_however_it_was_set(text: list[str], ways: list[int], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    spaces = [" ", "\n", "  ", "\u00a0", "\t\n"]
+    source = "".join(mangle(w, h) + spaces[h % 5] for w, h in zip(text, ways, strict=False))
+    quote = " ".join(text[start:end])
+    found = find(quote, source)
+    assert found, (quote, source)
+    for one in found:
+        assert normalise(source[one.offset : one.end]).text == normalise(quote).text
+        assert one.text == source[one.offset : one.end]
+
+
+@SETTINGS
+@given(words, st.integers(0, 99), st.sampled_from("xyz"))
+def test_what_differs_in_one_letter_is_not_found(text: list[str], place: int, letter: str) -> None:
+    source = " ".join(text)
+    at = place % len(source)
+    quote = source[:at] + letter + source[at + 1 :]
+    assert find(quote, source) == []
+
+
+def test_the_page_and_the_surrounding_words_are_said() -> None:
+    pages = ["It begins here, and\nends on this page.", "Nothing of in-\nterest.", "It begins again, and ends on this page."]
+    (one,) = find("and ends on this page. Nothing of interest", pages)
+    assert (one.page, one.offset) == (1, pages[0].index("and"))
+    assert one.before == "It begins here,"
+    both = find("ends on this page", pages)
+    assert [f.page for f in both] == [1, 3]
+    assert both[1].before.endswith("It begins again, and") and both[1].after == "."
+
+
+@pytest.mark.parametrize(
+    ("quote", "source", "count"),
+    [
+        ("well-known", "a well-\nknown case", 1),  # the hyphen may be the word's own …
+        ("wellknown", "a well-\nknown case", 1),  # … or only the line's
+        ("art", "a party", 0),
+        ("art", "the art of", 1),
+        ("office", "the o\ufb03ce is", 1),
+        ("the same", "The same", 0),
+        ("", "anything", 0),
+        ("   ", "any thing", 0),
+        ("a a", "a a a", 2),
+        ("x² + 1", "x2 + 1", 1),  # as NFKC has it
+        ("10 000", "10\u202f000", 1),
+    ],
+)
+def test_what_counts_as_the_same(quote: str, source: str, count: int) -> None:
+    assert len(find(quote, source)) == count
+
+
+def test_text_for_reading_has_its_words_in_one_piece() -> None:
+    assert rejoined("exam\u0002\nple of soft\u00adness and a well-\nknown") == "example of softness and a well-\nknown"
