@@ -17,12 +17,12 @@ from pathlib import Path
 
 from lib import cli
 from lib.cli import Call, Tool
-from lib.contract import HOUSE, Interrupted, Json, usage
+from lib.contract import HOUSE, Interrupted, Json
 from lib.disk import lenient, places
 from lib.process import processes, streams
 from lib.session import catalogue, events
 from lib.session.documents import Places
-from lib.tool.arguments import count
+from lib.tool.arguments import count, keyword
 from lib.view import gallery, page, reader, report, terminal
 
 TOOL = Tool(
@@ -37,6 +37,7 @@ VERBS = {
     "watch": "the same, live, until the run ends",
     "tail": "what happened last; follows while it runs",
     "report": "makes report.html and execution-report.md, and says where they are",
+    "outputs": "what a run produced, with types and dimensions; --type, --dimension and --tag choose",
     "graph": "a session, or a plan.yaml, as a Mermaid flowchart",
     "prune": "removes sessions older than --older-than; only says which, without --yes",
 }
@@ -48,6 +49,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("session", metavar="SESSION", nargs="?", help="its folder, its name or the beginning of it, or `latest` (the default)")
     add("--older-than", metavar="AGE", help="prune: since it was last worked on: 30d, 12h, 2w, 90m")
     add("--yes", action="store_true", help="prune: do it")
+    add("--type", metavar="T", help="outputs: only of this type")
+    add("--dimension", metavar="NAME=VALUE", action="append", default=[], help="outputs: only of this dimension (repeatable)")
+    add("--tag", metavar="T", action="append", default=[], help="outputs: only with this tag (repeatable)")
     add("--lines", metavar="N", type=count, default=20, help="tail: how many to begin with (default 20)")
 
 
@@ -59,13 +63,15 @@ def main(call: Call) -> Json:
         found = gallery.listing(base)
         return said(sessions=found, text=gallery.table(found, base))
     if options.verb == "prune":
-        return prune(base, options.older_than, options.yes)
+        return said(**gallery.prune(base, options.older_than, options.yes))
     if options.verb == "graph":
         drawn = gallery.graph(name, base)
         return said(graph=drawn, text=drawn)
     folder = catalogue.find(name, base)
     if options.verb == "show":
         return show(folder)
+    if options.verb == "outputs":
+        return said(**gallery.outputs(folder, options.type or "", keyword(options.dimension, "--dimension"), options.tag))
     if options.verb == "watch":
         return watch(folder)
     if options.verb == "tail":
@@ -124,23 +130,6 @@ def tail(folder: Path, count: int, follow: bool) -> Json:
         for line in whole.decode("utf-8", "replace").splitlines():
             print(streams.harmless(events.for_person(events.parse(line))), flush=True)
     return said(text="")
-
-
-def prune(base: Path, older_than: str | None, yes: bool) -> Json:
-    if not older_than:
-        usage("how old?", "prune --older-than 30d")
-    going, staying = gallery.old(base, gallery.seconds(older_than))
-    freed = sum(gallery.size(p) for p in going)
-    lines = [f"{'removed' if yes else 'would remove'} {p.name}" for p in going]
-    lines += [f"stays {s['session']}: {s['why']}" for s in staying]
-    done = f"{len(going)} sessions, {freed / 1e6:.1f} MB" + ("" if yes else "; add --yes to do it")
-    lines += [done if going else f"no session under {base} was last worked on longer than {older_than} ago"]
-    if yes:
-        gallery.remove(going)
-    names = [p.name for p in going]
-    return said(
-        removed=names if yes else [], would_remove=[] if yes else names, stays=staying, bytes=freed, text="\n".join(lines)
-    )
 
 
 if __name__ == "__main__":

@@ -14,11 +14,11 @@ from lib.attempt.audits import worst
 from lib.campaign import approvals, checkpoints, goals
 from lib.campaign.ending import Ending
 from lib.contract import DONE, STATUS, ExitCode, Json, command, part
-from lib.disk import files
+from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process.tools import ToolResult
-from lib.session import ledger, watchers
+from lib.session import ledger, produced, watchers
 from lib.stages import asking
 from lib.tool.call import Call
 
@@ -116,6 +116,8 @@ class Progress(Struct):
         asked = [question for waits in self.waiting() for question in waits.get("questions", ())]
         if self.undecided() or asked:
             manifest["waiting"] = [*self.undecided(), *asked]
+        manifest["outputs"] = records.document(produced.of_session(folder))
+        produced.write(folder, self.source)
         files.write_json(folder / "manifest.json", manifest)
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
         path = watchers.report(folder)

@@ -18,6 +18,7 @@ from lib.contract import Json, StrataError
 from lib.disk import files
 from lib.plan.task import NO_LIMITS, Limits, Output
 from lib.plan.written import DEFAULT_MAX_ITEMS, Loop, Param
+from lib.session.produced import Label
 
 ASKS_AGENTS = ("agent.py", "spec.py", "researcher.py")  # tools that have an agent do the work
 
@@ -59,6 +60,7 @@ class Worker(Struct, frozen=True):
     after: tuple[str, ...] = ()
     on: dict[str, str] = {}  # of a member: the loops that its own verdict takes
     accept: tuple[str, ...] = ()  # a tool and its words that look at what each step made
+    label: Label = Label()  # of its outputs, with references in braces
 
     @property
     def asks_agents(self) -> bool:

@@ -17,6 +17,7 @@ from lib.plan.references import References, mentioned
 from lib.plan.task import Limits, Output
 from lib.plan.written import Loop, Param
 from lib.process import tools
+from lib.session.produced import Label
 
 DOERS = ("agent", "tool", "members", "ask")
 FITS_ONLY = {"parallel": "members", "on_item_failure": "foreach", "action": "agent", "args": "tool"}
@@ -305,6 +306,7 @@ class _Reader:
             outputs=tuple(outputs.values()),
             declared=tuple(declared.values()),
             accept=accept,
+            label=Label(spec.type, spec.layer, spec.dimensions, spec.tags),
         )
 
     def _agent(self, at: list[Any], name: str) -> agents.Agent:

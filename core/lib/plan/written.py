@@ -50,6 +50,10 @@ class Work(Struct, frozen=True):
     after: tuple[str, ...] = ()
     on: dict[str, str] = {}
     accept: str = ""
+    type: str = ""
+    layer: str = ""
+    dimensions: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -61,7 +65,7 @@ class Work(Struct, frozen=True):
     @property
     def texts(self) -> dict[str, tuple[str, ...]]:
         """What may hold references in braces."""
-        return {"target": (self.target,), "args": self.args}
+        return {"target": (self.target,), "args": self.args, "dimensions": tuple(self.dimensions.values()), "tags": self.tags}
 
 
 class Retry(Struct, frozen=True):

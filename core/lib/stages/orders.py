@@ -15,6 +15,7 @@ from lib.disk import files
 from lib.plan import agents, params
 from lib.plan.orchestration import PLACEHOLDER, RESERVED, ROSTER, FanOut, Orchestration, Piece, Reference, Stage, Worker
 from lib.plan.task import Limits, Task
+from lib.session.produced import Label
 from lib.session.step import Step
 from lib.stages import asking, each
 from lib.stages.order import Order, sealed
@@ -68,6 +69,7 @@ class Orders(Struct):
     rosters: dict[str, str] = {}  # by stage: the file that says who was asked, and what came of it
     did: dict[str, str] = {}  # by stage: what it changed in the workspace
     causes: dict[str, Path] = {}  # by stage: why a loop came back to it
+    labels: dict[tuple[str, str], Label] = {}  # by stage and key: what is said of the outputs
     handed: dict[str, Outputs] = {}  # by loop: what the stage that took it had produced, its roster and its cause under ""
 
     def of(self, stage: Stage, step: Step) -> list[Order]:
@@ -95,6 +97,7 @@ class Orders(Struct):
             agent = self._chosen(stage, worker, here)
             outputs = tuple({o.name: o for o in (*agents.load(agent).outputs, *stage.worker.declared)}.values())
         limits, scope = self._bounds(stage, agent, here)
+        self.labels[stage.name, key] = self._label(worker.label, here)
         task = Task(
             action=worker.action,
             target=self.fill(worker.target, here),
@@ -121,6 +124,11 @@ class Orders(Struct):
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
         return sealed(self.call, order)
+
+    def _label(self, label: Label, here: Here) -> Label:
+        dimensions = {name: self.fill(text, here) for name, text in label.dimensions.items()}
+        tags = tuple(dict.fromkeys(self.fill(tag, here) for tag in label.tags))
+        return replace(label, dimensions=dimensions, tags=tags)
 
     def _bounds(self, stage: Stage, agent: str, here: Here) -> tuple[Limits, tuple[str, ...]]:
         if not isinstance(stage, FanOut) or not stage.each:

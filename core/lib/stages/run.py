@@ -11,7 +11,8 @@ from lib.contract import NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, St
 from lib.plan.orchestration import Stage
 from lib.process import fanout
 from lib.session.events import Timer
-from lib.stages import asking, copies, exhaustion, manifest, worktrees
+from lib.session.produced import write as write_outputs
+from lib.stages import asking, copies, exhaustion, manifest, produced, worktrees
 from lib.stages.order import Order
 from lib.stages.results import StageResult, StepResult
 from lib.stages.steps import keep_word, perform
@@ -23,7 +24,10 @@ class Run(Walk):
     """Has every stage done that is not finished, and writes the manifest as it goes."""
 
     def go(self) -> Json:
-        return self.tell(self.walk())
+        said = self.tell(self.walk())
+        if self.call.session.outermost:
+            write_outputs(self.call.session.folder, self.orchestration.name)
+        return said
 
     def visit(self, stage: Stage) -> tuple[StageResult | None, str]:
         self.tell(running=True)
@@ -38,6 +42,8 @@ class Run(Walk):
         names = [s.name for s in self.orchestration.stages]
         document = manifest.build(self.orchestration.name, names, self.results, stopped_by)
         path = self.home / "manifest.json"
+        if not running:
+            document["outputs"] = produced.listed(self.call, self.orchestration, self.base, self.results, self.orders.labels)
         manifest.write(manifest.while_running(document) if running else document, path, self.call.session)
         self.call.artifact = path
         return document | {"trace_id": self.call.trace_id, "session_dir": str(self.call.session.folder), "manifest": str(path)}

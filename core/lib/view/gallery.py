@@ -7,11 +7,13 @@ import shutil
 import time
 from pathlib import Path
 
+from msgspec import Struct
+
 from lib.contract import ExitCode, Json, usage
 from lib.disk import lenient, locks
 from lib.plan import orchestrator_file, plan_file
 from lib.plan.plan import Plan
-from lib.session import catalogue, events
+from lib.session import catalogue, events, produced
 from lib.session.documents import Manifest
 from lib.session.owner import LOCK_NAME
 from lib.view import reader, terminal
@@ -185,3 +187,37 @@ def lines_of(session: Path, count: int) -> list[Json]:
     except OSError:
         return []
     return [event for line in text.splitlines()[-count:] if (event := events.parse(line))]
+
+
+def outputs(folder: Path, kind: str, dimensions: dict[str, str], tags: list[str]) -> Json:
+    found = produced.of_session(folder)
+    chosen = [one for one in found if one.fits(kind, dimensions, tags)]
+    if not chosen and found and (kind or dimensions or tags):
+        usage(f"none of {len(found)} outputs is such a one", f"types: {', '.join(sorted({one.type for one in found}))}")
+    lines = [f"{one.type}  {_dimensions(one)}{one.path}  ({one.size} bytes, {one.agent_name})" for one in chosen]
+    source = lenient.read(folder / produced.FILE, _Source).config_source
+    return produced.document(folder, chosen, source) | {"text": "\n".join(lines) or "it has produced nothing yet"}
+
+
+class _Source(Struct, frozen=True):
+    config_source: str = ""
+
+
+def _dimensions(one: produced.Produced) -> str:
+    return "".join(f"{name}={value}  " for name, value in one.dimensions.items())
+
+
+def prune(base: Path, older_than: str | None, yes: bool) -> Json:
+    if not older_than:
+        usage("how old?", "prune --older-than 30d")
+    going, staying = old(base, seconds(older_than))
+    freed = sum(size(p) for p in going)
+    lines = [f"{'removed' if yes else 'would remove'} {p.name}" for p in going]
+    lines += [f"stays {s['session']}: {s['why']}" for s in staying]
+    done = f"{len(going)} sessions, {freed / 1e6:.1f} MB" + ("" if yes else "; add --yes to do it")
+    lines += [done if going else f"no session under {base} was last worked on longer than {older_than} ago"]
+    if yes:
+        remove(going)
+    names = [p.name for p in going]
+    shown = {"removed": names if yes else [], "would_remove": [] if yes else names}
+    return shown | {"stays": staying, "bytes": freed, "text": "\n".join(lines)}
