@@ -15,11 +15,12 @@ import argparse
 from pathlib import Path
 
 from lib import cli
-from lib.campaign import named
+from lib.campaign import background, named
 from lib.cli import Call, Tool
-from lib.contract import Json, usage
+from lib.contract import HOUSE, Json, usage
 from lib.disk import files
 from lib.plan import listing, orchestrator_file
+from lib.session import catalogue
 from lib.stages import runs
 from lib.tool.arguments import keyword
 
@@ -36,10 +37,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="the orchestrators there are, and where each was found")
     parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter (repeatable)")
     parser.add_argument("--params", metavar="FILE", help="parameters as a JSON object")
+    parser.add_argument("--stop", metavar="SESSION", help="ask the run in a session to end; --resume goes on with it")
     runs.arguments(parser)
 
 
 def main(call: Call) -> Json:
+    if call.options.stop:
+        base = Path(call.options.session_base).absolute() if call.options.session_base else HOUSE / "sessions"
+        return background.stop(catalogue.find_session(call.options.stop, base), "orchestrator")
     if call.options.list:
         return listing.of("orchestrator", "orchestrator")
     if not call.options.name:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from lib import cli
+from lib.campaign import background
 from lib.cli import Call, Tool
 from lib.contract import HOUSE, Interrupted, Json
 from lib.disk import lenient, places
@@ -37,6 +38,7 @@ VERBS = {
     "watch": "the same, live, until the run ends",
     "tail": "what happened last; follows while it runs",
     "report": "makes report.html and execution-report.md, and says where they are",
+    "stop": "asks the run, or the service, in a session to end, and waits until it has",
     "outputs": "what a run produced, with types and dimensions; --type, --dimension and --tag choose",
     "graph": "a session, or a plan.yaml, as a Mermaid flowchart",
     "prune": "removes sessions older than --older-than; only says which, without --yes",
@@ -70,6 +72,8 @@ def main(call: Call) -> Json:
     folder = catalogue.find(name, base)
     if options.verb == "show":
         return show(folder)
+    if options.verb == "stop":
+        return background.stop(folder, "session")
     if options.verb == "outputs":
         return said(**gallery.outputs(folder, options.type or "", keyword(options.dimension, "--dimension"), options.tag))
     if options.verb == "watch":

@@ -17,8 +17,13 @@ _STATUS_LINE = re.compile(
 )
 
 
+_WARNING = re.compile(rf"^{_MARKS}WARNING{_MARKS}:\s*(.+?)[\s*_`]*$")
+
+
 def status_line(result: str, action: str, completion: str) -> Verdict:
-    """The last status line counts; an answer without one is not a success, whatever else it says."""
+    """The last status line counts; an answer without one is not a success, whatever else it says. Lines that begin with
+    `WARNING:` are for others to know."""
+    warnings = tuple(found[1] for line in result.splitlines() if (found := _WARNING.match(line)))
     for line in reversed(result.splitlines()):
         found = _STATUS_LINE.match(line)
         if not found:
@@ -26,10 +31,10 @@ def status_line(result: str, action: str, completion: str) -> Verdict:
         if found["action"]:
             if found["action"] != (action or "TASK"):
                 return Verdict("failed", f"it reported {line.strip()!r}, but was asked for {action or 'TASK'}")
-            return Verdict("done")
+            return Verdict("done", warnings=warnings)
         if found["word"]:
             word = {"DONE": "done", "NEEDS_REVISION": "needs_revision", "ERROR": "failed"}[found["word"]]
-            return Verdict(word, (found["note"] or "").strip(" *_`"))
+            return Verdict(word, (found["note"] or "").strip(" *_`"), warnings)
         return Verdict("failed", (found["failed"] or "").strip(" *_`") or "it gave no reason")
     wanted = f"`STAGE_{action or 'TASK'}_COMPLETE` or `STAGE_FAILED: <reason>`"
     if completion != "stage":

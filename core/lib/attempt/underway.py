@@ -43,7 +43,7 @@ def conclude(verdict: Verdict, verified: Verified, wrong: list[str], said: Outco
         error = {"code": "NOT_VERIFIED", "message": "; ".join(wrong), "hint": "the attempt folder keeps what was written"}
         return failed(said, error, ExitCode.FAILURE, wrong[0], wrong)
     known = tuple(FileChange("", "", output=name, checks=checks) for name, checks in verified.items())
-    said = replace(said, verdict=verdict.word, note=verdict.note, outputs=known, error=None, wrong=())
+    said = replace(said, verdict=verdict.word, note=verdict.note, outputs=known, error=None, wrong=(), warnings=verdict.warnings)
     if verdict.word == "needs_revision":
         error = {"code": "NEEDS_REVISION", "message": verdict.note or "a revision was asked for"}
         return replace(said, exit_code=ExitCode.NEEDS_REFINEMENT, error=error)

@@ -25,6 +25,7 @@ class Verdict(Struct, frozen=True):
 
     word: str
     note: str = ""
+    warnings: tuple[str, ...] = ()  # of work that is done: what others should know all the same
 
 
 class _Entry(Struct, frozen=True):
@@ -53,13 +54,14 @@ class _Statements(Struct, frozen=True):
     findings: tuple[_Entry, ...] = ()
     checks: tuple[_Entry, ...] = ()
     gaps: tuple[Any, ...] = ()
+    warnings: tuple[Any, ...] = ()
 
 
 def of(data: object) -> Verdict:
     """Of any structured answer. Data that says nothing about itself is simply done: an audit that finds fault is a good audit."""
     fields = cast(Json, data) if isinstance(data, dict) else {}
     if "verdict" not in fields:
-        return Verdict("done")
+        return Verdict("done", warnings=_warnings(fields))
     said = lenient.of(fields, _Statements)
     if said.verdict not in WORDS:
         word = fields["verdict"]
@@ -67,7 +69,12 @@ def of(data: object) -> Verdict:
     against = contradictions(fields)
     if said.verdict == "done" and against:
         return Verdict("needs_revision", f"it says done, and also: {'; '.join(against[:3])}")
-    return Verdict(said.verdict, said.reason)
+    return Verdict(said.verdict, said.reason, _warnings(fields))
+
+
+def _warnings(fields: Json) -> tuple[str, ...]:
+    found = (str(one).strip() for one in lenient.of(fields, _Statements).warnings)
+    return tuple(one for one in found if one)
 
 
 def contradictions(fields: Json) -> list[str]:

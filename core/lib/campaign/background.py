@@ -14,6 +14,7 @@ from lib import names
 from lib.contract import CORE, Json, StrataError, command
 from lib.disk import locks
 from lib.process import keeper
+from lib.session import remembered
 from lib.session.owner import LOCK_NAME, Owner
 
 STOP_SECONDS = 120.0
@@ -54,9 +55,10 @@ def detach(tool: str, arguments: list[str], folder: Path) -> Json:
     }
 
 
-def stop(folder: Path) -> Json:
+def stop(folder: Path, tool: str = "campaign") -> Json:
     """Asks the run that works in a session to end, and waits until it has. What it did stays; it can be resumed."""
-    again = f"{command('campaign')} --resume {shlex.quote(str(folder))}"
+    begun_by = remembered.begun_by(folder)
+    again = f"{command(begun_by)} --resume {shlex.quote(str(folder))}" if begun_by else ""
     if not locks.is_held(folder / LOCK_NAME):
         raise StrataError("NOT_RUNNING", f"nothing is running in {folder}", again)
     owner = Owner.read(folder)
@@ -71,7 +73,7 @@ def stop(folder: Path) -> Json:
             raise StrataError("NOT_STOPPED", f"the run ({owner}) has not ended after {STOP_SECONDS:g} s", f"kill -9 {owner.pid}")
         time.sleep(0.1)
     return {
-        "tool": "campaign",
+        "tool": tool,
         "status": "success",
         "exit_code": 0,
         "stopped": owner.pid,

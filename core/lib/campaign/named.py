@@ -30,7 +30,7 @@ def recall(tool: str, words: list[str]) -> list[str]:
         return words
     session = catalogue.find_session(known.resume, Path(known.session_base or HOUSE / "sessions"))
     effective = files.read_json(session / remembered.EFFECTIVE)
-    remembered.require_tool(effective, session, tool)
+    remembered.require_tool(session, tool)
     now = [
         str(Path(w).absolute()) if before in ("--extra-context", "--fixtures", "--cwd") else w
         for before, w in remembered.pairs(now)

@@ -106,6 +106,7 @@ class Stage(Struct, frozen=True):
     cap: int = 1  # how many of its steps run at the same time
     min_success: int | None = None  # how many of its steps are enough; None: all
     on_item_failure: str = "abort"  # of a fan-out also skip and ask
+    memory: bool = False  # its agents read first what the run remembers
 
     @property
     def workers(self) -> tuple[Worker, ...]:

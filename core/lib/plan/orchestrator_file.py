@@ -226,6 +226,7 @@ class _Reader:
             "required": spec.required,
             "isolation": spec.isolation,
             "depth": spec.depth,
+            "memory": self.written.memory if spec.memory is None else spec.memory,
             "on_depth": spec.on_depth,
             "retry_max": tries if spec.retry.max is None else spec.retry.max,
             "backoff_seconds": spec.retry.backoff_seconds,

@@ -63,6 +63,7 @@ class Task(Struct, frozen=True):
     limits: Limits = NO_LIMITS
     context: tuple[str, ...] = ()  # files that are told besides
     reads: tuple[str, ...] = ()  # folders the context speaks of
+    memory: str = ""  # what the run remembers, which is no part of what the work is made of
     checks: str = ""  # where named checks are defined
 
     def document(self) -> Json:
@@ -94,6 +95,9 @@ def compose(agent: str, task: Task, out: Path, cwd: Path, completion: str, struc
     words = [f"/{agent}", task.action, task.target, *task.extra]
     parts = [" ".join(w for w in words if w)]
     parts.append(f"Working folder: {cwd}")
+    if task.memory:
+        words = "What this run knows so far. Where you rely on it, look at the files it speaks of."
+        parts.append(f"## Memory\n\n{words}\n\n{task.memory}")
     if task.item is not None:
         parts.append("## Item\n\n```json\n" + _pretty(task.item) + "\n```")
     if task.inputs:

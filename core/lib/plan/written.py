@@ -113,6 +113,7 @@ class Stage(Work, frozen=True, kw_only=True):
     parallel: Parallel = Parallel()
     foreach: Foreach | None = None
     ask: Ask | None = None
+    memory: bool | None = None  # None: as its orchestrator says
 
     @property
     def loops(self) -> tuple[str, ...]:
@@ -143,6 +144,7 @@ class Orchestrator(Struct, frozen=True):
     params: dict[str, Param] | None = None  # None: every parameter that is mentioned is one
     loops: dict[str, Loop] = {}
     modifiers: dict[str, tuple[str, ...]] = {}
+    memory: bool = False
 
 
 # Plans

@@ -57,6 +57,7 @@ class Outcome(Struct, frozen=True):
     note: str = ""
     error: Json | None = None
     wrong: tuple[str, ...] = ()  # everything that speaks against it, for the next attempt
+    warnings: tuple[str, ...] = ()  # of work that is done: what others should know all the same
     tool: str = ""
     agent: str = ""
     definition: str = ""  # the fingerprint of the agent's definition
@@ -139,7 +140,12 @@ class Outcome(Struct, frozen=True):
     def document(self) -> Json:
         """As it is written, and printed."""
         known: Json = {name: getattr(self, name) for name in self.__struct_fields__ if name != "data"}
-        known |= {"status": STATUS[self.exit_code], "exit_code": int(self.exit_code), "wrong": list(self.wrong)}
+        known |= {
+            "status": STATUS[self.exit_code],
+            "exit_code": int(self.exit_code),
+            "wrong": list(self.wrong),
+            "warnings": list(self.warnings),
+        }
         known |= {"outputs": [c.document() for c in self.outputs], "checks": list(self.checks), "denials": list(self.denials)}
         known["changes"] = None if self.changes is None else [c.document() for c in self.changes]
         return self.data | known

@@ -11,7 +11,7 @@ from lib.disk import files, records
 
 EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
-_ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--driver", "--extra-context")
+_ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--until", "--driver", "--extra-context")
 KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait", "approve_plan")  # flags a resume need not repeat
 
 
@@ -35,7 +35,7 @@ class _Begun(Struct, frozen=True):
 
 def read_effective(session: Path) -> Json:
     effective = files.read_json(session / EFFECTIVE)
-    require_tool(effective, session, "campaign")
+    require_tool(session, "campaign")
     try:
         records.of(effective, _Begun)
     except ValueError as error:
@@ -43,9 +43,15 @@ def read_effective(session: Path) -> Json:
     return effective
 
 
-def require_tool(effective: Json, session: Path, tool: str) -> None:
+def begun_by(session: Path) -> str:
+    """The tool that resumes it; none where it cannot be resumed."""
+    path = session / EFFECTIVE
+    return str(files.read_json(path).get("tool", "campaign")) if path.is_file() else ""
+
+
+def require_tool(session: Path, tool: str) -> None:
     """A session is resumed by the tool that began it."""
-    began = effective.get("tool", "campaign")
+    began = begun_by(session)
     if began != tool:
         raise StrataError(
             "NO_SESSION", f"{session} is a session of {began}, not of {tool}", f"{command(began)} --resume {session}"

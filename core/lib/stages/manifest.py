@@ -11,13 +11,15 @@ from lib.session.folder import Session
 from lib.stages.results import StageResult
 
 
-def build(name: str, stages: list[str], results: dict[str, StageResult], stopped_by: StageResult | None) -> Json:
-    """The seed's stage manifest of a run that has ended. 12 when it came to its end but something on the way did not succeed."""
+def build(name: str, stages: list[str], results: dict[str, StageResult], stopped_by: StageResult | None, until: str = "") -> Json:
+    """The seed's stage manifest of a run that has ended. 12 when it came to its end but something on the way did not succeed, or
+    was left for later (`until`)."""
     not_run = {"status": "not-run", "exit_code": None, "artifact": None}
     listed = [results[s].document() if s in results else {"name": s, **not_run} for s in stages]
     waiting = [r for r in results.values() if r.exit_code == ExitCode.HUMAN_INPUT]  # not a failure
     failed = [r for r in results.values() if r.exit_code != ExitCode.SUCCESS and r not in waiting]
-    code = stopped_by.exit_code if stopped_by else (ExitCode.PARTIAL_SUCCESS if failed else ExitCode.SUCCESS)
+    later = [s for s in stages if s not in results] if until and not stopped_by else []
+    code = stopped_by.exit_code if stopped_by else (ExitCode.PARTIAL_SUCCESS if failed or later else ExitCode.SUCCESS)
     warnings = [warning for s in stages if s in results for warning in results[s].warnings]
     manifest: Json = {
         "orchestrator": name,
@@ -47,6 +49,9 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
         names = ", ".join(r.stage for r in failed)
         hint = f"what was given up stays so; --resume SESSION --from {failed[0].stage} does it again"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
+    elif later:
+        message = f"it ended behind {until}, as asked; not run: {', '.join(later)}"
+        manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": message, "hint": "--resume SESSION runs the rest"}
     return manifest
 
 

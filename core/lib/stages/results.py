@@ -23,6 +23,7 @@ class StepResult(Struct, frozen=True):
     did: str = ""  # a digest of what it changed in the workspace
     came_to: str = ""  # a digest of that and of all it made
     item: Any = None  # what it was done for
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -48,6 +49,8 @@ class StepResult(Struct, frozen=True):
             entry |= {"error": part(self.error, "message"), "code": self.code}
         if self.note:
             entry["note"] = self.note
+        if self.warnings:
+            entry["warnings"] = list(self.warnings)
         return entry
 
 
@@ -74,10 +77,12 @@ class StageResult(Struct, frozen=True):
 
     @property
     def warnings(self) -> list[str]:
-        """What failed in a stage that succeeded all the same: enough others did, or the run could do without."""
+        """What its steps warn of, and what failed in a stage that succeeded all the same: enough others did, or the run could do
+        without."""
+        said = [f"{self.stage}: {f'{s.key}: ' if s.key else ''}{warning}" for s in self.steps if s.ok for warning in s.warnings]
         if self.exit_code != ExitCode.SUCCESS:
-            return []
-        return [f"{self.stage}: {s.key} did not succeed: {s.message}" for s in self.steps if not s.ok]
+            return said
+        return [*said, *(f"{self.stage}: {s.key} did not succeed: {s.message}" for s in self.steps if not s.ok)]
 
     def document(self) -> Json:
         first = next((path for s in self.steps for path in s.outputs.values()), None)

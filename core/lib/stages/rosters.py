@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from lib.contract import STATUS
 from lib.disk import files, records
+from lib.session.produced import Label
 from lib.session.step import Step
 from lib.stages.results import StageResult, StepResult
 from lib.tool.call import Call
@@ -29,6 +30,8 @@ class Entry(Struct, frozen=True):
     code: str = ""
     message: str = ""
     note: str = ""
+    warnings: tuple[str, ...] = ()
+    dimensions: dict[str, str] = {}
     outputs: dict[str, str] = {}  # in the session: seen from the folder of this file
     workspace: dict[str, str] = {}  # in the working folder: seen from there
 
@@ -41,10 +44,11 @@ class Roster(Struct, frozen=True):
     entries: tuple[Entry, ...]
 
 
-def publish(call: Call, step: Step, stage: str, result: StageResult) -> Path:
+def publish(call: Call, step: Step, stage: str, result: StageResult, labels: dict[tuple[str, str], Label]) -> Path:
     """Writes the roster where the outputs of the stage are, if it says anything new. Who only looks on finds it as it was."""
     path = call.session.folder / step.artifacts / NAME
-    entries = tuple(_entry(call, path.parent, one) for one in result.steps)
+    known = {one.key: labels[stage, one.key].dimensions if (stage, one.key) in labels else {} for one in result.steps}
+    entries = tuple(_entry(call, path.parent, one, known[one.key]) for one in result.steps)
     good = sum(one.ok for one in result.steps)
     made = Roster(stage, step.round, len(entries), good, entries)
     if not call.looking:
@@ -52,7 +56,7 @@ def publish(call: Call, step: Step, stage: str, result: StageResult) -> Path:
     return path
 
 
-def _entry(call: Call, folder: Path, one: StepResult) -> Entry:
+def _entry(call: Call, folder: Path, one: StepResult, dimensions: dict[str, str]) -> Entry:
     session, cwd = call.session.folder, call.cwd
     inside = {n: p for n, p in one.outputs.items() if Path(p).is_relative_to(session) and not _in_workspace(p, cwd, session)}
     return Entry(
@@ -64,6 +68,8 @@ def _entry(call: Call, folder: Path, one: StepResult) -> Entry:
         code=one.code,
         message=_placeless(one.message, session, cwd) if not one.ok else "",
         note=_placeless(one.note, session, cwd),
+        warnings=tuple(_placeless(warning, session, cwd) for warning in one.warnings),
+        dimensions=dimensions,
         outputs={name: os.path.relpath(path, folder) for name, path in inside.items()},
         workspace={name: os.path.relpath(path, cwd) for name, path in one.outputs.items() if name not in inside},
     )

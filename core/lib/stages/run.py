@@ -40,7 +40,7 @@ class Run(Walk):
 
     def tell(self, stopped_by: StageResult | None = None, running: bool = False) -> Json:
         names = [s.name for s in self.orchestration.stages]
-        document = manifest.build(self.orchestration.name, names, self.results, stopped_by)
+        document = manifest.build(self.orchestration.name, names, self.results, stopped_by, self.until)
         path = self.home / "manifest.json"
         if not running:
             document["outputs"] = produced.listed(self.call, self.orchestration, self.base, self.results, self.orders.labels)

@@ -28,6 +28,8 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
     if stages:
         add("--from", metavar="STAGE", dest="start_from", help="do this stage (or STAGE/ITEM) and those behind it again")
     if stages:
+        add("--until", metavar="STAGE", help="end behind this stage; a resume runs the rest")
+    if stages:
         add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent sequences the stages (costs one depth)")
     add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
     add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
@@ -50,6 +52,7 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
         if value and not files.is_safe(value):
             usage(f"--{flag.replace('_', '-')} {value!r} is not a plain name")
     step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
+    require_stage(orchestration, call.options.until)
     again_from = call.options.start_from
     chosen = redo.from_stage(orchestration, step, again_from, _session(call)) if again_from else None
     if call.options.explain:
@@ -65,6 +68,12 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
 
 def _session(call: Call) -> Path | None:
     return Path(call.options.session_dir) if call.options.session_dir else None
+
+
+def require_stage(orchestration: Orchestration, name: str | None) -> None:
+    known = [s.name for s in orchestration.stages]
+    if name and name not in known:
+        usage(f"--until {name}: {orchestration.name} has no such stage", nearest(name, known))
 
 
 def require_checks(call: Call, orchestration: Orchestration) -> None:

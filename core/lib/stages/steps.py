@@ -15,6 +15,7 @@ from lib.plan.orchestration import Stage
 from lib.process import processes, tools
 from lib.session import signals
 from lib.session.attempts import OUTCOME, read_outcome
+from lib.session.memory import Memory
 from lib.session.outcome import Outcome
 from lib.stages.finished import Finished
 from lib.stages.order import Order, consumed
@@ -107,6 +108,7 @@ def _command(call: Call, stage: Stage, order: Order, kind: str, last: Outcome | 
     # What it reads is looked at now: while it waited for others, they may have written it.
     task = replace(order.task, kind=kind, inputs=inputs, told=told(call), consumed=consumed(call, order.task))
     task = replace(task, context=tuple(map(str, context)), reads=tuple(map(str, order.reads)))
+    task = replace(task, memory=Memory(call.session.folder).render() if stage.memory else "")
     task = replace(task, checks=str(Path(call.options.checks).absolute()) if call.options.checks else "")
     files.write_json(task_file, task.document())
     flags = ["--task", str(task_file), "--step", str(order.step), *(["--cwd", str(cwd)] if cwd != call.cwd else [])]

@@ -48,6 +48,7 @@ class Walk(Decisions):
         self.results: dict[str, StageResult] = {}
         self.compressed: dict[str, StageResult] = {}  # stages that were done as one
         self.position = 0
+        self.until: str = getattr(call.options, "until", None) or ""  # the stage behind which it ends, on purpose
 
     # The policy
 
@@ -80,6 +81,8 @@ class Walk(Decisions):
                 if result.exit_code != ExitCode.SUCCESS and not result.open:
                     return result
             self.position += 1
+            if stage.name == self.until:
+                break
         return None
 
     def note(self, stage: Stage, result: StageResult) -> None:
@@ -260,7 +263,7 @@ class Walk(Decisions):
     def roster(self, stage: Stage, result: StageResult) -> str:
         """The file that says who was asked in a stage, and what came of each."""
         step = replace(self.base, stage=stage.folder, round=self.rounds[stage.name] if stage.in_loop else 0)
-        return str(rosters.publish(self.call, step, stage.name, result))
+        return str(rosters.publish(self.call, step, stage.name, result, self.orders.labels))
 
     def forget_loops(self, stage: Stage) -> None:
         """This round takes no loop. One that it took in an earlier run, with other results, is not history any more."""

@@ -108,6 +108,7 @@ def result_of(call: Call, order: Order, outcome: Outcome, attempts: int, skipped
         did=did,
         came_to=files.digest([did, [[c.output, c.sha256] for c in outcome.outputs]]),
         item=order.task.item,
+        warnings=outcome.warnings,
     )
 
 

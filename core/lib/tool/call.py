@@ -34,6 +34,7 @@ class Tool(Struct, frozen=True):
     layer: int
     summary: str
     example: str
+    serves: bool = False  # until it is stopped; its stdout is the protocol's
 
 
 class Call(Struct):

@@ -103,7 +103,8 @@ def run(
         _leave_word(call, code, document)
         with contextlib.suppress(OSError):  # how the tool ended does not depend on it
             call.session.release()
-    printing.document(document, _format(call), outermost=call is None or call.outermost)
+    if not tool.serves:
+        printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
     sys.exit(int(code))

@@ -1,0 +1,140 @@
+"""A tool that serves until it is told to stop: lines on stdin and stdout, as MCP does it, or HTTP on this machine only.
+
+The edge is every tool's: a session with its log and its lock, a stop by signal or from another terminal, an end when whoever
+started it is gone. Being stopped is how a service ends well. Its stdout belongs to the protocol; what else it has to say goes to
+stderr and to the session.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+from lib.contract import Json, StrataError
+from lib.disk import files
+from lib.disk.clock import now
+from lib.process import processes
+from lib.tool.call import Call
+
+ADDRESS = "service.json"  # in the session: where it is reached, while it is
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+Answer = Callable[[str, str, bytes], tuple[int, str, bytes]]  # of method, path and body: status, type and body
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, port: int, answer: Answer, served: Callable[[str, int], None]) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.answer, self.served = answer, served
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        host = str(self.headers["Host"] or "")
+        if (host.rpartition(":")[0] or host) not in LOOPBACK:  # a page elsewhere whose name leads here
+            return self._send(403, "text/plain", b"only for this machine")
+        length = int(self.headers["Content-Length"] or 0)
+        body = self.rfile.read(length) if length else b""
+        self._send(*cast(_Server, self.server).answer(self.command, self.path, body))
+
+    do_POST = do_GET  # noqa: N815 - as the library calls it
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        cast(_Server, self.server).served(f"{self.command} {self.path}", status)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The session's log is the log."""
+
+
+def http(call: Call, answer: Answer, port: int = 0) -> Json:
+    """Answers requests on 127.0.0.1 until it is stopped."""
+    count = _Count(call)
+    try:
+        server = _Server(port, answer, count.one)
+    except OSError as error:
+        hint = "choose another --port, or none for a free one"
+        raise StrataError("NOT_SERVING", f"port {port}: {error.strerror}", hint) from None
+    with server, _announced(call, f"http://127.0.0.1:{server.server_address[1]}"):
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+        thread.start()
+        processes.stopping.wait()
+        server.shutdown()
+        thread.join()
+    return count.document()
+
+
+def lines(call: Call, answer: Callable[[str], str | None]) -> Json:
+    """Answers each line of stdin with a line, or with nothing, until stdin ends or it is stopped."""
+    count = _Count(call)
+    heard: queue.Queue[str | None] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            heard.put(line)
+        heard.put(None)
+
+    with _announced(call, "stdio"):
+        threading.Thread(target=listen, daemon=True).start()
+        while not processes.stopping.is_set():
+            try:
+                line = heard.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if line is None:
+                break
+            said = answer(line.rstrip("\n")) if line.strip() else None
+            if said is not None:
+                sys.stdout.write(said.rstrip("\n") + "\n")
+                sys.stdout.flush()
+            count.one(line[:80].strip(), 0)
+    return count.document()
+
+
+class _Count:
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.requests = 0
+        self.began = time.monotonic()
+        self._lock = threading.Lock()
+
+    def one(self, what: str, status: int) -> None:
+        with self._lock:
+            self.requests += 1
+        self.call.report("served", {"what": f"{f'{status} ' if status else ''}{what}"[:200]})
+
+    def document(self) -> Json:
+        seconds = round(time.monotonic() - self.began, 1)
+        said: Json = {"tool": self.call.tool.name, "status": "success", "exit_code": 0, "requests": self.requests}
+        return said | {"served_seconds": seconds, "session_dir": str(self.call.session.folder)}
+
+
+class _announced:  # noqa: N801 - used as a word
+    """Says where it is reached, and while it serves takes a stop as its end and not as an interruption."""
+
+    def __init__(self, call: Call, address: str) -> None:
+        self.call, self.address = call, address
+        self.file = call.session.folder / ADDRESS
+
+    def __enter__(self) -> None:
+        files.write_json(self.file, {"address": self.address, "tool": self.call.tool.name, "at": now()})
+        processes.stop_softly = lambda: None
+        self.call.report("serving", {"address": self.address})
+
+    def __exit__(self, *_: object) -> None:
+        processes.stop_softly = None
+        self.file.unlink(missing_ok=True)
