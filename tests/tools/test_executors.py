@@ -422,13 +422,13 @@ def project(house: House, test: str) -> None:
     ("test", "names", "code", "overall", "words"),
     [
         ("def test_a():\n    assert 1\n", ["pytest", "ruff", "junit"], 0, "PASS", ""),
-        ("def test_a():\n    assert 0\n", ["pytest"], 1, "FAIL", "1 errors"),
+        ("def test_a():\n    assert 0\n", ["pytest"], 1, "FAIL", "1 error"),
         ("def test_a():\n    assert 0\n", ["junit"], 1, "FAIL", "1 tests"),
         ("", ["pytest"], 1, "FAIL", "no test ran"),
         ("", ["junit"], 1, "FAIL", "no test ran"),
         ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["pytest"], 1, "FAIL", "no test ran"),
         ("import pytest\n\n\n@pytest.mark.skip\ndef test_a():\n    assert 1\n", ["junit"], 1, "FAIL", "no test ran"),
-        ("import os\n", ["ruff"], 1, "FAIL", "1 errors"),
+        ("import os\n", ["ruff"], 1, "FAIL", "1 error"),
         (
             "def test_a():\n    print('12 passed upstream')\n    import pytest\n    pytest.skip('x')\n",
             ["chatty"],

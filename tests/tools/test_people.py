@@ -140,7 +140,7 @@ def test_a_person_answers_an_escalation_with_a_file(trial: House) -> None:
     ran = campaign(trial)
     assert (ran.code, ran.error["code"]) == (3, "ESCALATED")
     text = Path(ran.error["escalation"]).read_text()
-    for needed in ("What was tried", "Evidence", "--resolution FILE", "--reject", "good: 1 errors"):
+    for needed in ("What was tried", "Evidence", "--resolution FILE", "--reject", "good: 1 error"):
         assert needed in text
     (trial.workspace / "bad").unlink()
     (trial.workspace / "answer.md").write_text("I removed the bad file.")

@@ -275,7 +275,7 @@ def test_a_plan_and_a_session_are_drawn_as_mermaid(trial: House) -> None:
     plan(trial, y="fail")
     assert run(trial) == 12
     drawn = session(trial, "graph", "s").document["graph"]
-    assert 'p1_1_2["trial: each ×3"]' in drawn
+    assert 'p1_1_2["trial: each ×3<br>x, y, z"]' in drawn
     assert "class p1_1_2 open" in drawn
     assert "class p2_1_1 success" in drawn
     assert gallery._label('a"]; click x') == "a#34;#93;#59; click x"

@@ -10,7 +10,7 @@ from lib.contract import STATUS, ExitCode, Json, StrataError, command
 from lib.disk import files
 from lib.disk.clock import now
 from lib.plan.plan import Plan
-from lib.session import budget, ledger, remembered, watchers
+from lib.session import began, budget, ledger, remembered, watchers
 from lib.tool.call import Call
 
 
@@ -21,6 +21,7 @@ def prepare(call: Call, plan: Plan, plan_path: Path, plan_text: str) -> Path:
         files.write_atomic(folder / "plan.yaml", plan_text)
     call.keep_places()
     preparing.make_workspace(call, plan)
+    began.keep(folder, call.cwd)
     given = budget.given(call.options.budget) if call.options.budget else {}
     known: Json = files.read_json(folder / "budget.json") if (folder / "budget.json").exists() else {}
     limits = {p.folder: p.budget for p in plan.phases if p.budget}

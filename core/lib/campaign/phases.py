@@ -291,7 +291,7 @@ class Coordinator:
             asks = code in ASKS_PARENT and part(problem, "code") != "BUDGET_EXCEEDED"
             context = [f"Stage: {self.phase.folder}", f"Artifact: {self.call.session.relative(self.folder)}"]
             document["error"] = refinements.ask(self.call, "coord", self.phase.folder, problem, context) if asks else problem
-        asked = [q for r in self.replies.values() if r.waiting for q in r.waiting.get("questions", [r.waiting])]
+        asked = [q for r in self.replies.values() for q in asking.each(r.waiting)]
         if asked and code == ExitCode.HUMAN_INPUT:
             document["waiting"] = {**asked[0], "questions": asked}
         files.write_json(self.folder / "report.json", document)

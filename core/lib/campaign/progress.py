@@ -18,7 +18,7 @@ from lib.disk import files, records
 from lib.disk.clock import now
 from lib.plan.plan import Phase, Plan
 from lib.process.tools import ToolResult
-from lib.session import ledger, produced, watchers
+from lib.session import ledger, produced, verified, watchers
 from lib.stages import asking
 from lib.tool.call import Call
 
@@ -113,7 +113,7 @@ class Progress(Struct):
             manifest["warnings"] = warnings
         if error:
             manifest["error"] = error
-        asked = [question for waits in self.waiting() for question in waits.get("questions", ())]
+        asked = [question for waits in self.waiting() if "digest" not in waits for question in asking.each(waits)]
         if self.undecided() or asked:
             manifest["waiting"] = [*self.undecided(), *asked]
         manifest["outputs"] = records.document(produced.of_session(folder))
@@ -160,6 +160,8 @@ class Progress(Struct):
         begun = any((self.call.session.folder / "phases" / phase.folder).glob("*/stages/*"))
         status = "unfinished" if begun else "not-run"
         entry: Json = {"name": phase.name, "status": status, "exit_code": None, "report": None, "sentinel_grade": None}
+        story = verified.of(self.call.session.folder, self.call.session.folder / "phases" / phase.folder / "sentinel")
+        entry |= {"verified": story.words} if story.words else {}
         if reply:
             entry |= {"status": reply.status, "exit_code": int(reply.exit_code)}
             entry |= {"report": f"phases/{phase.folder}/report.json", "sentinel_grade": self.grade_of(phase) or None}

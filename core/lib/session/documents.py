@@ -149,7 +149,7 @@ class CheckResult(Struct, frozen=True):
 
     @property
     def count(self) -> str:
-        return self.note or f"{self.errors} errors"
+        return self.note or f"{self.errors} error{'s' if self.errors != 1 else ''}"
 
 
 class AuditNote(Struct, frozen=True):
@@ -183,6 +183,7 @@ class Fixes(Struct, frozen=True):
 class Decision(Struct, frozen=True):
     """What a person decided at a checkpoint."""
 
+    phase: str = ""
     question: str = ""
     decision: str = ""
     why: str = ""
@@ -199,6 +200,11 @@ class PlannedRun(Struct, frozen=True):
     inputs: dict[str, str] = {}
 
 
+class PlannedCheckpoint(Struct, frozen=True):
+    at: str = ""
+    question: str = ""
+
+
 class PlannedPhase(Struct, frozen=True):
     name: str = ""
     folder: str = ""
@@ -207,6 +213,7 @@ class PlannedPhase(Struct, frozen=True):
     checks: tuple[str, ...] = ()
     unverified: str = ""
     cap: int = 4
+    checkpoint: PlannedCheckpoint | None = None
 
 
 class PlannedCampaign(Struct, frozen=True):
@@ -215,6 +222,7 @@ class PlannedCampaign(Struct, frozen=True):
     description: str = ""
     params: dict[str, Any] = {}
     goal: str = ""
+    files: dict[str, str] = {}  # of a workspace that the plan brings along
     phases: tuple[PlannedPhase, ...] = ()
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lib.contract import ExitCode, Json, usage
-from lib.disk import files, schemas
+from lib.disk import files, lenient, schemas
 from lib.plan.orchestration import Orchestration, Question, Stage
 from lib.session import attempts, documents
 from lib.session.attempts import every_attempt
@@ -121,5 +121,10 @@ def word_of(answer: Any) -> str:
     """The word by which an answer routes: itself, or what it says under `decision` or `answer`."""
     if not isinstance(answer, dict):
         return str(answer)
-    fields = cast(Json, answer)
-    return str(fields.get("decision") or fields.get("answer") or "")
+    said = lenient.of(cast(Json, answer), _Word)
+    return str(said.decision or said.answer)
+
+
+class _Word(Struct, frozen=True):
+    decision: Any = ""
+    answer: Any = ""

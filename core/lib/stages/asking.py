@@ -62,6 +62,11 @@ def together(asked: list[Json]) -> Json | None:
     return {**asked[0], "questions": asked} if asked else None
 
 
+def each(waiting: Json) -> list[Json]:
+    """The questions of a run that waits."""
+    return waiting.get("questions", [waiting]) if waiting else []
+
+
 def waiting(folder: Path) -> set[str]:
     """What an orchestrator's run waits for, as it is answered: STAGE, or STAGE/ITEM."""
     manifest = lenient.read(folder / "manifest.json", Manifest)

@@ -15,7 +15,7 @@ from lib import names
 from lib.contract import HOUSE, LAYER_NAMES, Json, StrataError
 from lib.disk import files, places
 from lib.process import tools
-from lib.session import events, ledger, remembered, signals, trace, watchers
+from lib.session import began, events, ledger, remembered, signals, trace, watchers
 from lib.session.folder import Session, open_session
 from lib.tool import depth as depths
 from lib.tool import grant
@@ -79,6 +79,8 @@ class Call(Struct):
         if self._session.outermost:
             ledger.Ledger(self._session.folder).close_open()
             self.keep_places()
+            if self.tool.layer in (2, 3):
+                began.keep(self._session.folder, self.cwd)
         self.label = label
         self.trace_id = trace.propagate_trace_id(self._session.folder)
         os.environ[names.SESSION] = str(self._session.folder)

@@ -32,9 +32,16 @@ def document(said: Json, output_format: str, outermost: bool) -> None:
     elif sys.stdout.isatty():
         text = readable(said)
     else:
-        text = "\n".join(f"{key.upper()}={_value(value)}" for key, value in said.items())
+        text = "\n".join(
+            f"{key.upper()}={_value(value)}" for key, value in said.items() if not (key == "outputs" and _runs(said))
+        )
     text = text if output_format == "json" else streams.harmless(text)
     streams.write(sys.stdout, (redact(text) if outermost else text) + "\n")
+
+
+def _runs(said: Json) -> bool:
+    """Whether it is the document of a whole run: what that produced is listed in outputs.json, too."""
+    return "campaign" in said or "orchestrator" in said
 
 
 def _value(value: Any) -> str:
@@ -55,6 +62,7 @@ class _Line(Struct, frozen=True):
     exit_code: int | None = None
     error: str = ""
     artifact: str = ""
+    verified: str = ""
     by: str = ""
     checks: tuple[str, ...] = ()
     runs: tuple[_Line, ...] = ()
@@ -81,6 +89,7 @@ def readable(said: Json) -> str:
         mark = "·" if phase.exit_code is None else MEANING[ExitCode(phase.exit_code)].mark
         grade = f", {phase.sentinel_grade}" if phase.sentinel_grade else ""
         lines.append(f"{mark} {phase.name}: {phase.status or 'would run'}{grade}")
+        lines += [f"    verified: {phase.verified}"] if phase.verified else []
         lines += [f"    {run.name}/{stage.name}: {stage.by}" for run in phase.runs for stage in run.stages]
         lines += [f"    checks: {', '.join(phase.checks)}"] if phase.checks else []
     lines += [f"! {warning}" for warning in shown.warnings]

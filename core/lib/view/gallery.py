@@ -12,13 +12,15 @@ from msgspec import Struct
 from lib.contract import ExitCode, Json, usage
 from lib.disk import lenient, locks
 from lib.plan import orchestrator_file, plan_file
+from lib.plan.orchestration import Group, Question, Stage
 from lib.plan.plan import Plan
 from lib.session import catalogue, events, produced
 from lib.session.documents import Manifest
 from lib.session.owner import LOCK_NAME
-from lib.view import reader, terminal
+from lib.view import reader, terminal, ways
 from lib.view.tree import Node, Scene
 
+MEMBERS = 6  # of one stage that are named
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -120,26 +122,47 @@ def graph(what: str, base: Path) -> str:
     """Of a plan as it is written, or of a session as it stands."""
     file = Path(what)
     if what.endswith((".yaml", ".yml")) or (file.is_file() and not file.is_dir()):
-        return mermaid(of_plan(plan_file.load(what, needed=False)))
-    return mermaid(reader.Reader(catalogue.find(what, base)).look().root)
+        return mermaid(*of_plan(plan_file.load(what, needed=False)))
+    session = catalogue.find(what, base)
+    root = reader.Reader(session).look().root
+    back = {
+        (phase.name, run.name): ways.loops_of(ways.home(session, phase.name, run.name))
+        for phase in root.nodes
+        for run in (phase.nodes if phase.kind == "phase" else [phase])
+    }
+    return mermaid(root, back, ways.gates(session))
 
 
-def of_plan(plan: Plan) -> Node:
+Loops = dict[tuple[str, str], list[ways.Back]]  # by phase and run
+
+
+def of_plan(plan: Plan) -> tuple[Node, Loops, dict[str, ways.Gate]]:
     root = Node("session", plan.name)
+    back: Loops = {}
+    gates = {p.name: ways.Gate(p.checkpoint.at, p.checkpoint.question) for p in plan.phases if p.checkpoint}
     for phase in plan.phases:
         node = Node("phase", phase.name, after=phase.depends_on)
         for run in phase.runs:
             orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
-            stages = [Node("stage", s.name, note="×" if s.fans_out else "") for s in orchestration.stages]
+            stages = [_planned(s) for s in orchestration.stages]
+            taken = [(s.name, name) for s in orchestration.stages for name in dict.fromkeys(s.loops)]
+            loops = [ways.Back(name, source, orchestration.loops[name].to) for source, name in taken]
+            back[phase.name, run.name] = loops
             node.nodes.append(Node("run", run.name, nodes=stages, after=run.depends_on))
         if phase.checks:
             checks = [Node("stage", ", ".join(phase.checks))]
             node.nodes.append(Node("run", "sentinel", nodes=checks, after=tuple(r.name for r in phase.runs)))
         root.nodes.append(node)
-    return root
+    return root, back, gates
 
 
-def mermaid(root: Node) -> str:
+def _planned(stage: Stage) -> Node:
+    """A stage before it has run: its members by name, its items by a sign."""
+    members = [Node("item", key) for key, _, _ in stage.announced()] if isinstance(stage, Group) else []
+    return Node("stage", stage.name, note="×" if stage.fans_out else ("?" if isinstance(stage, Question) else ""), nodes=members)
+
+
+def mermaid(root: Node, back: Loops, gates: dict[str, ways.Gate]) -> str:
     lines = ["flowchart LR"]
     phases: dict[str, str] = {}
     colours: list[str] = []
@@ -150,11 +173,17 @@ def mermaid(root: Node) -> str:
         lines.append("    direction TB")
         runs = phase.nodes if phase.kind == "phase" else [phase]
         ends: dict[str, str] = {}
+        if phase.name in gates:
+            lines.append(f'    {key}_gate{{{{"{_label(gates[phase.name].question or "checkpoint")}"}}}}')
         for place, run in enumerate(runs, 1):
             before = ""
+            keys: dict[str, str] = {}
             for turn, stage in enumerate(run.nodes or [run], 1):
                 here = f"{key}_{place}_{turn}"
-                items = f" ×{len(stage.nodes)}" if stage.nodes else (f" {stage.note}" if stage.note == "×" else "")
+                keys[stage.name] = here
+                items = f" ×{len(stage.nodes)}" if stage.nodes else (f" {stage.note}" if stage.note in ("×", "?") else "")
+                if 0 < len(stage.nodes) <= MEMBERS:
+                    items += f"<br>{_label(', '.join(one.name for one in stage.nodes))}"
                 name = f"{run.name}: {stage.name}" if stage is not run else run.name
                 lines.append(f'    {here}["{_label(name)}{items}"]')
                 colours.append(f"  class {here} {_class(stage.status)}")
@@ -162,6 +191,10 @@ def mermaid(root: Node) -> str:
                 lines += [f"    {ends[o]} --> {here}" for o in run.after if o in ends] if turn == 1 else []
                 before = here
             ends[run.name] = before
+            for loop in back.get((phase.name, run.name), []):
+                if loop.source in keys and loop.target in keys:
+                    times = f" {loop.times}x" if loop.times else ""
+                    lines.append(f"    {keys[loop.source]} -. {_label(loop.name)}{times} .-> {keys[loop.target]}")
         lines.append("  end")
     for phase in root.nodes:
         lines += [f"  {phases[other]} --> {phases[phase.name]}" for other in phase.after if other in phases]

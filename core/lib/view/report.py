@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from lib.disk import files, lenient, records
-from lib.session import ledger, signals
-from lib.session.attempts import OUTCOME, Attempt, every_attempt
+from lib.disk import files, lenient
+from lib.session import signals
+from lib.session.attempts import OUTCOME
 from lib.session.documents import (
     CampaignManifest,
     CheckResult,
@@ -19,11 +20,14 @@ from lib.session.documents import (
     Problem,
     Results,
 )
-from lib.session.outcome import Outcome
+from lib.view import reader, terminal
+from lib.view import result as results
+from lib.view.result import Result
+from lib.view.tree import Node, Scene
 
+MOST = 20  # of each list that is shown
 Rows = list[list[str]]
-Ended = list[tuple[Attempt, Outcome]]
-ByStage = dict[tuple[Path, str], list[Outcome]]  # by the orchestrator's folder and the stage's name
+Nodes = dict[tuple[str, ...], Node]  # by phase, run and stage, or by run and stage
 
 
 def write(session: Path) -> Path:
@@ -33,44 +37,64 @@ def write(session: Path) -> Path:
 
 
 def text(session: Path) -> str:
-    manifest = lenient.read(session / "manifest.json", CampaignManifest)
+    seen = reader.Reader(session).look(ended=True)
+    manifest = seen.manifest
     phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
     reports = [lenient.read(folder / "report.json", PhaseReport) for folder in phases]
-    ended = [(a, outcome) for a in every_attempt(session) if (outcome := records.look(a.folder / OUTCOME, Outcome))]
-    by_stage: ByStage = {}
-    for attempt, outcome in ended:
-        by_stage.setdefault((attempt.step.home, attempt.step.stage.partition("-")[2]), []).append(outcome)
-    lines = [f"# {manifest.campaign or session.name}", "", _headline(session, manifest, reports, ended), ""]
+    nodes = dict(_nodes(seen.root))
+    lines = [f"# {manifest.campaign or session.name}", "", _headline(seen, reports), ""]
     lines += _asked(session)
     lines += _goal(manifest)
     error = manifest.error or next((r.error for r in reports if r.error), None)
     if error:
-        lines += ["## Look at this first", "", *_first_look(session, error, ended), ""]
+        lines += ["## Look at this first", "", *_first_look(seen, error), ""]
     alone = (lenient.read(path, Manifest) for path in sorted(session.glob("*/manifest.json")))
     warnings = _warnings(manifest, reports) or [w for one in alone for w in one.warnings]
     lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
+    lines += _result(results.of(session))
     lines += ["## What happened", ""]
     for folder, report in zip(phases, reports, strict=True):
-        lines += _phase(session, folder, report, by_stage)
-    lines += _runs(session, session, by_stage)  # of an orchestrator that was run alone
+        lines += _phase(seen, folder, report, nodes)
+    lines += _runs(seen, session, nodes, ())  # of an orchestrator that was run alone
     failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
     lines += ["## Signals of failure", "", *failed, ""] if failed and (error or not phases) else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _nodes(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
+    for child in node.nodes:
+        yield (*path, child.name), child
+        yield from _nodes(child, (*path, child.name))
+
+
+def _result(came: Result) -> list[str]:
+    """What came of it, before how it came about."""
+    lines = [f"- [{one.path}]({one.path}): {one.type}" for one in came.delivered[:MOST] if one.root == "session"]
+    lines += [f"- `{one.path}` in {came.workspace}: {one.type}" for one in came.delivered[:MOST] if one.root != "session"]
+    left = len(came.delivered) - MOST
+    lines += [f"- and {left} more, listed in outputs.json"] if left > 0 else []
+    changed = [f"- {one.change}: `{one.path}`" for one in came.changed[:MOST]]
+    left = len(came.changed) - MOST
+    changed += [f"- and {left} more"] if left > 0 else []
+    lines += ["", "Files changed; report.html has their diff:", "", *changed] if changed else []
+    lines += [""] if came.stories else []
+    lines += [f"- **{phase}** verified by {story.words}" for phase, story in came.stories]
+    return ["## Result", "", *lines, ""] if lines else []
 
 
 def _warnings(manifest: CampaignManifest, reports: list[PhaseReport]) -> list[str]:
     return list(manifest.warnings) or [w for report in reports for w in report.warnings]
 
 
-def _headline(session: Path, manifest: CampaignManifest, reports: list[PhaseReport], ended: Ended) -> str:
-    sums = ledger.Ledger(session, strict=False).figures()
-    replayed = any(outcome.cost_source == "replayed" for _, outcome in ended)
+def _headline(seen: Scene, reports: list[PhaseReport]) -> str:
+    sums, manifest = seen.spent, seen.manifest
     status = manifest.status or ", ".join(f"{r.name} {r.status}" for r in reports) or "not ended"
     grade = manifest.grade or next((r.sentinel_grade for r in reports if r.sentinel_grade), "")
     warned = len(_warnings(manifest, reports))
     words = [f"**{status}{f' with {warned} warnings' if warned else ''}**", f"grade {grade}" if grade else ""]
     held = f", {sums.held:.4f} held" if sums.held else ""
-    words += [f"{sums.agents} agent sessions", f"{sums.usd:.4f} USD{' (replayed, not spent)' if replayed else ''}{held}"]
+    words += [f"took {terminal.clock(terminal.took(seen))}"]
+    words += [f"{sums.agents} agent sessions", f"{sums.usd:.4f} USD{' (replayed, not spent)' if seen.replayed else ''}{held}"]
     return ", ".join(w for w in words if w) + "."
 
 
@@ -105,47 +129,44 @@ def _run(run: PlannedRun) -> str:
     return f"{Path(run.orchestrator).name}{' ' + run.modifier if run.modifier else ''}" + (f" ({given})" if given else "")
 
 
-def _first_look(session: Path, error: Problem, ended: Ended) -> list[str]:
+def _first_look(seen: Scene, error: Problem) -> list[str]:
     lines = [f"{error.code}: {error.message}", *(["", f"→ {error.hint}"] if error.hint else [])]
-    failed = sorted(((a, o) for a, o in ended if o.exit_code), key=lambda pair: pair[1].finished_at)
-    if failed:
-        folder = failed[-1][0].folder
-        at = folder.relative_to(session)
-        there = [name for name in ("output.md", "refinement.md", OUTCOME) if (folder / name).exists()]
-        lines += ["", f"The last attempt that failed is `{at}`; read {', '.join(f'`{name}`' for name in there)} there."]
+    failed = [row for row in seen.root.every_row() if row.error and row.ended]
+    last = max(failed, key=lambda row: row.ended or 0.0, default=None)
+    if last:
+        there = [name for name in ("output.md", "refinement.md", OUTCOME) if (seen.session / last.folder / name).exists()]
+        lines += ["", f"The last attempt that failed is `{last.folder}`; read {', '.join(f'`{name}`' for name in there)} there."]
     return lines
 
 
-def _phase(session: Path, folder: Path, report: PhaseReport, by_stage: ByStage) -> list[str]:
-    own = [o for (home, _), outcomes in by_stage.items() if home.parent == folder.relative_to(session) for o in outcomes]
-    spent = f"{sum(o.duration_seconds for o in own):.1f} s, {sum(o.cost_usd or 0 for o in own):.4f} USD"
+def _phase(seen: Scene, folder: Path, report: PhaseReport, nodes: Nodes) -> list[str]:
+    node = nodes[report.name,] if (report.name,) in nodes else Node("phase", report.name)
+    spent = f"{terminal.clock(node.seconds(seen.now))}, {node.usd:.4f} USD"
     head = f"### {report.name or folder.name}: {report.status}, {report.sentinel_grade or 'not graded'}"
-    lines = [head, "", f"{len(own)} attempts, {spent}.", ""]
+    lines = [head, "", f"{len(list(node.every_row()))} attempts, {spent}.", ""]
     lines += [f"Nothing was checked: {report.unverified}", ""] if report.unverified else []
     lines += [f"{report.error.code}: {report.error.message}", ""] if report.error else []
     if report.rolled_back:
         lines += [f"The workspace was put back as it was; what failed is kept in git as `{report.rolled_back.ref}`.", ""]
-    return lines + _runs(session, folder, by_stage) + _verification(folder / "sentinel")
+    return lines + _runs(seen, folder, nodes, (report.name,)) + _verification(folder / "sentinel")
 
 
-def _runs(session: Path, folder: Path, by_stage: ByStage) -> list[str]:
+def _runs(seen: Scene, folder: Path, nodes: Nodes, above: tuple[str, ...]) -> list[str]:
     heads = ("stage", "result", "attempts", "time", "USD", "artifact")
     lines: list[str] = []
     for path in sorted(folder.glob("*/manifest.json")):
-        judges = path.parent.name == "sentinel"
-        stages = [s for s in lenient.read(path, Manifest).stages if s.name != "checks" or not judges]
-        rows = [_stage(path.parent.relative_to(session), stage, by_stage) for stage in stages]
-        lines += [f"**{path.parent.name}**", "", *_table(heads, rows), ""] if rows else []
+        run = path.parent.name
+        stages = [s for s in lenient.read(path, Manifest).stages if s.name != "checks" or run != "sentinel"]
+        rows = [_stage(seen, stage, nodes.get((*above, run, stage.name), Node("stage", stage.name))) for stage in stages]
+        lines += [f"**{run}**", "", *_table(heads, rows), ""] if rows else []
     return lines
 
 
-def _stage(home: Path, stage: Entry, by_stage: ByStage) -> list[str]:
-    own = by_stage.get((home, stage.name), [])
-    seconds = sum(o.duration_seconds for o in own)
-    cost = sum(o.cost_usd or 0 for o in own)
+def _stage(seen: Scene, stage: Entry, node: Node) -> list[str]:
     result = stage.status + (f": {stage.error}" if stage.error else "")
     note = f" (round {stage.round})" if stage.round > 1 else ""
-    return [stage.name, result + note, str(len(own)), f"{seconds:.1f} s", f"{cost:.4f}", _artifacts(stage)]
+    took, tries = terminal.clock(node.seconds(seen.now)), len(list(node.every_row()))
+    return [stage.name, result + note, str(tries), took, f"{node.usd:.4f}", _artifacts(stage)]
 
 
 def _artifacts(stage: Entry) -> str:

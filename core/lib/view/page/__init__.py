@@ -14,7 +14,7 @@ from pathlib import Path
 from lib.contract import command
 from lib.disk import files
 from lib.view import reader
-from lib.view.page import pictures, sections, steps
+from lib.view.page import outcomes, pictures, sections, steps
 from lib.view.page.markup import date, e, tag
 
 WHERE = Path(__file__).parent
@@ -49,6 +49,7 @@ def text(session: Path, ended: bool = False) -> str:
         *sections.first(seen),
         *sections.warnings(seen),
         *sections.goal(seen),
+        *outcomes.result(seen),
         *pictures.graph(seen),
         *pictures.timeline(seen),
         *steps.listed(seen),

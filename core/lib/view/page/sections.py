@@ -9,13 +9,14 @@ from msgspec import Struct, field
 
 from lib.contract import Json
 from lib.disk import lenient
+from lib.session import verified
 from lib.session.documents import CheckResult, Decision, Fixes, Results
 from lib.view import terminal
 from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
 from lib.view.page.steps import TEXT_LIMIT, leaves
 from lib.view.tree import Scene
 
-PLACES = ("graph", "timeline", "steps", "cost", "verification", "decisions")
+PLACES = ("result", "graph", "timeline", "steps", "cost", "verification", "decisions")
 
 
 def header(seen: Scene) -> list[str]:
@@ -151,7 +152,7 @@ def verification(session: Path) -> list[str]:
         where = folder.parent.name if folder.parent != session else "sentinel"
         for cycle in sorted(folder.glob("cycle-*"), key=lambda p: (len(p.name), p.name)):
             results = lenient.read(cycle / "verification-results.json", Results)
-            rows = [_check(c) for c in results.checks]
+            rows = [_check(session, c) for c in results.checks]
             if rows:
                 parts.append(tag("h3", e(f"{where}, {cycle.name} "), grade(results.overall)))
                 parts.append(table(("check", "result", "errors", "evidence"), rows))
@@ -162,10 +163,12 @@ def verification(session: Path) -> list[str]:
     return parts if len(parts) > 1 else [*parts, soft("Nothing was verified.")]
 
 
-def _check(record: CheckResult) -> list[str]:
+def _check(session: Path, record: CheckResult) -> list[str]:
     evidence = tag("a", "evidence", href=href(record.evidence)) if record.evidence else ""
     result = badge("success", "passed") if record.passed else badge("failed")
-    return [e(record.name), result, e(record.errors), f"{e(record.note)} {evidence}"]
+    said = verified.lines_of(session, record) if not record.passed else ""
+    inline = tag("pre", e(said), tabindex=0) if said else ""  # here too: the page may stand alone
+    return [e(record.name), result, e(record.errors), f"{e(record.note)} {evidence}{inline}"]
 
 
 class _Denial(Struct, frozen=True):

@@ -1,0 +1,93 @@
+"""What came of a run, for somebody who asks only that: what was delivered, which files changed, what verification caught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from lib.disk import lenient, records
+from lib.session import began, produced, verified
+from lib.session.attempts import OUTCOME, every_attempt
+from lib.session.documents import Effective
+from lib.session.outcome import Outcome
+from lib.session.produced import Produced
+from lib.session.verified import Story
+from lib.workspace import diffs
+
+PREVIEW = 4000  # letters of a delivered text
+
+
+class Changed(Struct, frozen=True):
+    path: str
+    change: str  # created, changed or deleted
+    diff: str = ""
+    by: str = ""
+
+
+class Result(Struct, frozen=True):
+    delivered: tuple[Produced, ...]
+    changed: tuple[Changed, ...]
+    stories: tuple[tuple[str, Story], ...]  # by phase
+    against: str = ""  # what the diffs are against
+    workspace: str = ""
+
+
+def of(session: Path) -> Result:
+    start = began.read(session)
+    cwd = Path(start.cwd) if start.cwd else None
+    changes = _changes(session, cwd)
+    before = lenient.read(session / "effective-config.json", Effective).plan.files
+    words = {path: what for path, (what, _) in changes.items()}
+    shown = diffs.of(cwd, start.commit, words, before) if cwd and cwd.is_dir() else {}
+    listed = [Changed(path, what, shown.get(path, ""), by) for path, (what, by) in changes.items()]
+    against = f"commit {start.commit[:12]}, where the run began" if start.commit else ""
+    found = tuple(produced.of_session(session))
+    return Result(found, tuple(listed), tuple(_stories(session)), against, start.cwd)
+
+
+def _changes(session: Path, cwd: Path | None) -> dict[str, tuple[str, str]]:
+    """Each file of the working folder that steps changed, in the order they did; what is as it was before is left out."""
+    ended = [(outcome.number, attempt, outcome) for attempt in every_attempt(session) if (outcome := _outcome(attempt.folder))]
+    found: dict[str, tuple[str, str]] = {}
+    for _, attempt, outcome in sorted(ended, key=lambda one: one[0]):
+        if outcome.isolation == "copy":
+            continue
+        for change in (*outcome.outputs, *(outcome.changes or ())):
+            if change.root == "workspace" and change.kind == "file":
+                first = found[change.path][0] if change.path in found else change.change
+                found[change.path] = ("created" if first == "created" else "changed", str(attempt.step))
+    if not cwd or not cwd.is_dir():
+        return found
+    return {
+        path: (word if (cwd / path).exists() else "deleted", by)
+        for path, (word, by) in found.items()
+        if word != "created" or (cwd / path).exists()
+    }
+
+
+def _outcome(folder: Path) -> Outcome | None:
+    return records.look(folder / OUTCOME, Outcome)
+
+
+def _stories(session: Path) -> Iterator[tuple[str, Story]]:
+    planned = {p.folder: p.name for p in lenient.read(session / "effective-config.json", Effective).plan.phases}
+    for folder in [*sorted(session.glob("phases/*/sentinel")), *sorted(session.glob("sentinel"))]:
+        story = verified.of(session, folder)
+        if story.looks:
+            place = folder.parent.name
+            yield planned.get(place, place if folder.parent != session else "verification"), story
+
+
+def preview(session: Path, one: Produced) -> str:
+    """The beginning of a delivered text, so that a page that is mailed needs no file beside it."""
+    path = session / one.path
+    try:
+        if one.root != "session" or not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            text = file.read(4 * PREVIEW).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}\n… the rest is in the file"
