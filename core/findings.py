@@ -27,7 +27,7 @@ TOOL = Tool(
     "findings",
     layer=1,
     summary="Merge findings: the worst first, with attribution and tensions.",
-    example="uv run core/findings.py --input all=a.json --input all=b.json --output findings=findings.json --revise-at critical",
+    example="uv run core/findings.py --input a=docs/security.json --input b=docs/clarity.json --output review=review.md",
 )
 
 

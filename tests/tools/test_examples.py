@@ -37,6 +37,9 @@ def furnished(house: House, model) -> House:
         folder.mkdir(parents=True)
     for folder in (house.folder, house.folder / "my-project"):
         (folder / "docs/spec.md").write_text("# Log in\n\nPeople log in.\n")
+    for name in ("security", "clarity"):
+        found = [{"severity": "major", "claim": "It says too little", "where": "docs/spec.md"}]
+        (house.folder / f"docs/{name}.json").write_text(json.dumps({"findings": found}))
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
     return house
 

@@ -73,6 +73,7 @@ class Agent(Struct, frozen=True, dict=True):
     env: tuple[str, ...] = ()  # variables it gets besides the usual ones
     disallowed: tuple[str, ...] = ()
     max_uses: dict[str, int] = {}  # by tool: how often it may call it
+    internal: bool = False  # only Strata itself calls it
 
     @cached_property
     def fingerprint(self) -> str:
@@ -187,6 +188,7 @@ def _agent(file: Path, name: str, front: written.Agent, system_prompt: str, docu
         domains=ours.domains,
         env=ours.env,
         max_uses=ours.max_uses,
+        internal=ours.internal,
     )
     if why := cannot_leave(made, outputs):
         raise document.error(["tools"], why, "add Write to its tools, or make the output its `structured` one")

@@ -229,6 +229,7 @@ class AgentSettings(Struct, frozen=True):
     env: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     max_uses: dict[str, int] = {}
+    internal: bool = False
 
 
 class Agent(Struct, frozen=True):
