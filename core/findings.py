@@ -18,11 +18,12 @@ from lib import cli
 from lib.attempt import executor
 from lib.attempt.verdicts import Verdict
 from lib.cli import Call, Tool
-from lib.contract import Json
+from lib.contract import Json, usage
 from lib.disk import files
 from lib.evidence import findings
 from lib.plan.task import Task
 
+REVISE = "revise-at="
 TOOL = Tool(
     "findings",
     layer=1,
@@ -32,15 +33,19 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="TITLE", help="of the page (default: Findings)")
-    parser.add_argument(
-        "--revise-at", choices=findings.SEVERITIES, help="ask for a revision where a finding is this severe, or more"
+    about = (
+        "the title of the page (default: Findings); revise-at=SEVERITY asks for a revision where a finding is so severe, or more"
     )
+    parser.add_argument("words", nargs="*", metavar="WORD", help=about)
     executor.arguments(parser)
 
 
 def main(call: Call) -> Json:
-    options = call.options
+    thresholds = [word.removeprefix(REVISE) for word in call.options.words if word.startswith(REVISE)]
+    for word in thresholds:
+        if word not in findings.SEVERITIES:
+            usage(f"{REVISE}{word}: there is no such severity", f"one of {', '.join(findings.SEVERITIES)}")
+    title = " ".join(word for word in call.options.words if not word.startswith(REVISE)) or "Findings"
     task = executor.read_task(call, Task(action="MERGE"))
 
     def merge(task: Task, out: Path) -> Verdict:
@@ -53,10 +58,10 @@ def main(call: Call) -> Json:
             if place.suffix == ".json":
                 files.write_json(place, findings.document(found))
             else:
-                files.write_atomic(place, findings.markdown(" ".join(options.words) or "Findings", found))
-        grave = [f for f in found if options.revise_at and findings.at_least(f.severity, options.revise_at)]
+                files.write_atomic(place, findings.markdown(title, found))
+        grave = [f for f in found if any(findings.at_least(f.severity, word) for word in thresholds)]
         words = "; ".join(f.claim for f in grave[:3])
-        return Verdict("needs_revision", f"{len(grave)} at {options.revise_at} or worse: {words}") if grave else Verdict("done")
+        return Verdict("needs_revision", f"{len(grave)} at {thresholds[-1]} or worse: {words}") if grave else Verdict("done")
 
     return executor.run_function(call, "findings", task, merge)
 

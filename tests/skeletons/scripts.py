@@ -32,7 +32,7 @@ def critic(request: Request) -> Reply:
     if request.turn == 0:
         return say(tool("Read", file_path=request.path("design")))
     grave = "Tokens live for ever" in request.heard
-    return returns(request, findings=[{"severity": "Critical" if grave else "Minor", "text": "tokens" if grave else "naming"}])
+    return returns(request, findings=[{"severity": "Critical" if grave else "Minor", "claim": "tokens" if grave else "naming"}])
 
 
 def planner(request: Request) -> Reply:
@@ -57,10 +57,10 @@ FORGE = by_agent(
 
 
 def explorer(request: Request) -> Reply:
-    """The sceptic forgets a section the first time, and finds a gap that deserves a second wave."""
+    """The sceptic forgets a section until it is told, and finds a gap that deserves a second wave."""
     sceptic = '"sceptic"' in request.prompt
     gaps = "- (P0) nobody measured it\n" if sceptic else "- (P3) colour of the box\n"
-    sources = "" if sceptic and not sent_back(request) else "# Sources\n- https://example.org/1\n"
+    sources = "" if sceptic and "not accepted" not in request.prompt else "# Sources\n- https://example.org/1\n"
     return write(request, "report", f"# Findings\nIt works.\n{sources}# Gaps\n{gaps}", "STAGE_EXPLORE_COMPLETE")
 
 

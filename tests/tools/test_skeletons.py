@@ -37,12 +37,12 @@ def test_forge_loops_back_on_findings_and_on_failed_verification(house: House) -
     ran = replay(house, "forge")
     assert ran.code == 0, ran.stderr
     found = stages(ran)
-    assert [found[n]["round"] for n in ("design", "critique", "merge", "plan", "build", "verify")] == [2] * 6
+    assert [found[n]["round"] for n in ("design", "critique", "merge", "plan", "build")] == [2] * 5
     home = house.session / "forge"
     assert "tokens" in (home / "loops/redesign-1.md").read_text()
-    assert "not built: b, c" in (home / "loops/replan-1.md").read_text()
+    assert "b (it was too hard)" in (home / "loops/replan-1.md").read_text()
     first = json.loads((house.session / "forge/loops/replan-1.json").read_text())
-    assert first["stage"] == "verify"
+    assert first["stage"] == "build"
     build = home / "stages/05-build"
     assert (build / "round-1/b/attempt-1/outcome.json").exists()
     assert not (build / "round-1/c").exists(), "c waits for b, which failed: it must not have been started"
@@ -53,19 +53,19 @@ def test_forge_lean_runs_only_the_stages_it_keeps(house: House) -> None:
     make.furnish(house, "forge")
     ran = replay(house, "forge", "--modifier", "lean", "--accept-drift")
     assert ran.code == 0, ran.stderr
-    assert {s["name"]: s["status"] for s in ran.document["stages"]} == dict.fromkeys(
-        ("plan", "build", "verify", "judge"), "success"
-    )
+    assert {s["name"]: s["status"] for s in ran.document["stages"]} == dict.fromkeys(("plan", "build", "judge"), "success")
 
 
-def test_deep_research_repeats_a_bad_wave_and_deepens_only_the_gaps(house: House) -> None:
+def test_deep_research_has_one_report_done_again_and_deepens_only_the_gaps(house: House) -> None:
     make.furnish(house, "deep_research")
     ran = replay(house, "deep_research")
     assert ran.code == 0, ran.stderr
     found = stages(ran)
-    assert (found["wave"]["round"], found["gate"]["round"]) == (2, 2)
+    tries = {i["name"]: i["attempts"] for i in found["wave"]["items"]}
+    assert tries == {"believer": 1, "sceptic": 2}, "the complaint is that one's, and never the whole wave's"
     assert items(found["second_wave"]) == {"gap-1": "success"}
-    assert "lacks Sources" in (house.session / "deep_research/loops/rewave-1.md").read_text()
+    lesson = house.session / "deep_research/stages/01-wave/sceptic/lesson-2.md"
+    assert "it lacks Sources" in lesson.read_text()
 
 
 def test_deep_research_without_grave_gaps_has_no_second_wave(house: House) -> None:
@@ -96,7 +96,9 @@ def test_academic_waits_for_a_person_then_skips_what_cannot_be_fetched(house: Ho
     assert found["search"]["skipped"]
     assert items(found["fetch"]) == {"10.1000/1": "success", "10.1000/2": "failure", "10.1000/3": "success"}
     quotes = json.loads(Path(found["quotes"]["artifact"]).read_text())["quotes"]
-    assert quotes == ["The text of 10.1000/1.", "The text of 10.1000/3."]
+    assert quotes == ["The text of", "The text of"]
+    tried = [i["attempts"] for i in found["fetch"]["items"]]
+    assert tried == [1, 1, 1], "no retry helps where there is a wall"
     again = replay(house, "academic", *session)
     assert again.code == 12, "a partial success never turns into a success on a second run"
     assert stages(again)["choose"]["status"] == "success", "an answer that was given is not asked for again"
@@ -150,7 +152,7 @@ def test_a_second_run_of_a_finished_session_does_nothing_again(house: House, nam
     second = replay(house, name, "--session-dir", str(house.session))
     new = [str(p) for p in attempts(house) if p not in before]
     if name == "downstream":
-        assert all("02-deliver" in p for p in new), "its url differs in this test; the group is finished as a whole"
+        assert new == [], "its address is the same, and what it said is recorded"
     else:
         assert (second.code, new) == (0, [])
         assert [s["name"] for s in second.document["stages"] if not s["skipped"]] == [

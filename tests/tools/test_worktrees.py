@@ -236,7 +236,7 @@ def test_a_conflict_is_not_forgotten_when_the_next_attempt_is_killed_before_it_b
     told(trial, n1="first line", n2="first line")
     assert run(trial).code == 10
     (work,) = [
-        x for x in git(trial, "for-each-ref", "--format=%(objectname) %(refname)", "refs/strata").splitlines() if "2/work" in x
+        x for x in git(trial, "for-each-ref", "--format=%(objectname) %(refname)", "refs/strata").splitlines() if "2/work-" in x
     ]
     told(trial)
     opened = "        yield tree.open()\n"

@@ -6,6 +6,7 @@ is not taken for one that found nothing.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,12 @@ def ask(call: Call, task: Task, folder: Path, out: Path, result: str, data: Any)
     found = [str(c) for c in complaints]  # type: ignore[reportUnknownVariableType]
     note = "; ".join(found)[:300] or "accepted"
     return CheckResult("accept", " ".join(words), passed=not found, errors=len(found), note=note, tail="\n".join(found)), found
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Of a tool that accepts."""
+    parser.add_argument("words", nargs="*", metavar="WORD", help="what the stage says behind its name")
+    parser.add_argument("--made", metavar="FILE", required=True, help="what one step made: made.json in its attempt's folder")
 
 
 def answer(tool: str, made: str, look: Callable[[Made], list[str]]) -> Json:

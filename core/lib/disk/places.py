@@ -186,7 +186,8 @@ def _spots(kind: str, plain: str, pack: str, within: str) -> Iterator[_Spot]:
     if within:
         yield from _of_pack(kind, within)
     yield from _plain(kind)
-    yield from _of_pack(kind, plain)
+    for other in packs() if kind == "tool" else [plain]:  # a tool is called by its file's name, wherever its pack is
+        yield from _of_pack(kind, other)
 
 
 def _plain(kind: str) -> list[_Spot]:

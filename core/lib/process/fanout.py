@@ -105,4 +105,19 @@ def run(
                 results[key] = future.result()
                 stopped = stopped or not go_on(results[key])
                 sorter.done(key)
+    return with_blocked(after, results, succeeded, blocked)
+
+
+def with_blocked(
+    after: Mapping[str, Sequence[str]],
+    results: dict[str, Result],
+    succeeded: Callable[[Result], bool],
+    blocked: Callable[[str, str], Result],
+) -> dict[str, Result]:
+    """The results in the order of `after`, with those that could never have begun: it is the same whether they were looked at
+    before everything was stopped, or not."""
+    for key in one_by_one(after):
+        cause = next((o for o in after[key] if o in results and not succeeded(results[o])), None)
+        if cause and key not in results:
+            results[key] = blocked(key, cause)
     return {key: results[key] for key in after if key in results}

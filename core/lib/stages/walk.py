@@ -234,7 +234,8 @@ class Walk(Decisions):
         """Writes down that and why: the counter survives a crash, and the cause is handed to the loop's target."""
         self.taken[loop.name] += 1
         number = self.taken[loop.name]
-        reason = result.note or (part(result.error, "message") or "none given")
+        said = part(result.error, "message")
+        reason = (said if result.verdict == "failed" else result.note) or result.note or said or "none given"
         lines = [f"The stage `{stage.name}` sent the work back to `{loop.to}`, time {number} of {loop.max}.", ""]
         lines += [f"Reason: {reason}", ""]
         results = self.results | {stage.name: result}

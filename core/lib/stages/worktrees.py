@@ -198,7 +198,7 @@ def run(
                 results[key] = bring_back(call, table[key], done[key]) if done[key].ok else done[key]
         if any(not go_on(results[k]) for k in wave if k in results) or not all(k in results for k in wave):
             break
-    return {key: results[key] for key in table if key in results}
+    return fanout.with_blocked(after, results, lambda r: r.ok, blocked)
 
 
 def bring_back(call: Call, order: Order, result: StepResult) -> StepResult:

@@ -192,7 +192,8 @@ class Door:
         origin = _origin(url)
         with self._lock:
             if origin not in self._robots:
-                status, body = self._read_robots(url.copy_with(path="/robots.txt", query=None, fragment=None))
+                with manners.alone(self.session, f"{origin}-robots"):  # many tools begin at the same moment: one of them asks
+                    status, body = self._read_robots(url.copy_with(path="/robots.txt", query=None, fragment=None))
                 self._robots[origin] = manners.Robots(status, body, self.rules.user_agent)
             return self._robots[origin]
 

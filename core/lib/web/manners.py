@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -19,17 +21,23 @@ def wait_for_turn(session: Path, host: str, delay: float) -> float:
     """Takes the next free moment at a host, and sleeps until then. Returns how long that was."""
     if delay <= 0:
         return 0.0
-    folder = session / HOSTS
-    folder.mkdir(parents=True, exist_ok=True)
-    name = files.safe_name(host)
-    with locks.held(folder / f"{name}.lock"):
-        path = folder / f"{name}.json"
+    with alone(session, host):
+        path = session / HOSTS / f"{files.safe_name(host)}.json"
         free = float(files.read_json(path)["free_at"]) if path.exists() else 0.0
         now = time.time()
         mine = max(now, min(free, now + 600))  # a clock that was set back does not stop us for long
         files.write_json(path, {"free_at": mine + delay})
     pause(mine - now)
     return mine - now
+
+
+@contextmanager
+def alone(session: Path, what: str) -> Generator[None]:
+    """Nobody else of this session does the same meanwhile."""
+    folder = session / HOSTS
+    folder.mkdir(parents=True, exist_ok=True)
+    with locks.held(folder / f"{files.safe_name(what)}.lock"):
+        yield
 
 
 def pause(seconds: float) -> None:

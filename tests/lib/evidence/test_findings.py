@@ -103,7 +103,7 @@ def test_the_tool_merges_for_an_orchestrator_and_asks_for_a_revision(house: Hous
         said = [{"severity": word, "claim": "Logins are not checked", "topic": "login", "stance": who[3:]}]
         (folder / "f.json").write_text(json.dumps({"findings": said}))
     words = ["--input", "all=ct-security/f.json", "--input", "all=ct-strategy/f.json"]
-    words += ["--output", "findings=findings.json", "--output", "review=review.md", "--revise-at", "critical", "Review"]
+    words += ["--output", "findings=findings.json", "--output", "review=review.md", "Review", "revise-at=critical"]
     ran = house.json("findings", *words, "--session-dir", str(house.folder / "s"))
     assert ran.code == 10, ran.stderr
     made = {o["output"]: Path(o["path"]) for o in ran.document["outputs"]}
@@ -112,4 +112,5 @@ def test_the_tool_merges_for_an_orchestrator_and_asks_for_a_revision(house: Hous
     assert [t["topic"] for t in merged["tensions"]] == ["login"]
     page = made["review"].read_text()
     assert page.startswith("# Review") and "## Unresolved tensions" in page and "(ct-security)" in page
-    assert house.json("findings", *words[:-3], "--session-dir", str(house.folder / "t")).code == 0
+    assert house.json("findings", *words[:-1], "--session-dir", str(house.folder / "t")).code == 0
+    assert "no such severity" in house.json("findings", "revise-at=awful").error["message"]

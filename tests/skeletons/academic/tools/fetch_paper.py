@@ -33,7 +33,7 @@ def main(call: Call) -> Json:
 
     def work(task: Task, out: Path) -> Json:
         if paper.endswith("/2"):
-            raise StrataError("PAYWALL", f"{paper} is behind a wall")
+            raise StrataError("PAYWALL", f"{paper} is behind a wall", final=True)
         (out / "paper.txt").write_text(f"The text of {paper}.\n")
         return {"verdict": "done"}
 

@@ -18,14 +18,16 @@ from lib import cli
 from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
+from lib.evidence import quotes
 from lib.plan.task import Task
 
+QUOTE = "The text of"
 TOOL = Tool("find_quotes", layer=1, summary="A tool of a skeleton.", example="uv run core/find_quotes.py")
 
 
 def work(task: Task, out: Path) -> Json:
-    quotes = [path.read_text().strip() for path in task.input_paths("papers")]
-    (out / "quotes.json").write_text(json.dumps({"quotes": quotes}))
+    found = [one.text for path in task.input_paths("papers") for one in quotes.find(QUOTE, path.read_text())]
+    (out / "quotes.json").write_text(json.dumps({"quotes": found}))
     return {"verdict": "done"}
 
 

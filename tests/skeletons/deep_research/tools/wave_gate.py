@@ -7,31 +7,20 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 1: checks that every report has its sections."""
+"""Layer 1: accepts a report that has its sections."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lib import cli
-from lib.attempt import executor
-from lib.cli import Call, Tool
-from lib.contract import Json
-from lib.plan.task import Task
+from lib.attempt import judging
+from lib.cli import Tool
 
-TOOL = Tool("wave_gate", layer=1, summary="A tool of a skeleton.", example="uv run core/wave_gate.py")
+TOOL = Tool("wave_gate", layer=1, summary="Accept a report.", example="uv run core/wave_gate.py --made made.json")
 
 
-def work(task: Task, out: Path) -> Json:
-    sections = ("Findings", "Sources", "Gaps")
-    reports = {path.parent.name: path.read_text() for path in task.input_paths("reports")}
-    wrong = [f"{name} lacks {s}" for name, text in reports.items() for s in sections if f"# {s}" not in text]
-    return {"verdict": "needs_revision" if wrong else "done", "reason": "; ".join(wrong)}
-
-
-def main(call: Call) -> Json:
-    return executor.run_function(call, TOOL.name, executor.read_task(call, Task()), work)
+def look(made: judging.Made) -> list[str]:
+    return [f"it lacks {s}" for s in ("Findings", "Sources", "Gaps") if f"# {s}" not in made.text("report")]
 
 
 if __name__ == "__main__":
-    cli.run(TOOL, executor.arguments, main)
+    cli.run(TOOL, judging.arguments, lambda call: judging.answer(TOOL.name, call.options.made, look))

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = [
 #   "claude-agent-sdk>=0.2.182,<0.3", "jsonschema>=4.23,<5", "msgspec>=0.19,<1", "pyyaml>=6.0,<7",
-#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16",
+#   "pytest>=8.3,<10", "ruff>=0.12,<1", "rich>=14,<16", "httpx2>=2.16,<3", "protego>=0.5,<1",
 # ]
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
@@ -12,8 +12,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import urllib.request
 from pathlib import Path
 
 from lib import cli
@@ -21,6 +19,7 @@ from lib.attempt import executor
 from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.plan.task import Task
+from lib.web.door import Door
 
 TOOL = Tool("post_bundle", layer=1, summary="Send texts to a URL.", example="uv run core/post_bundle.py http://127.0.0.1:1/")
 
@@ -33,8 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     def work(task: Task, out: Path) -> Json:
         bundle = {path.parent.name: path.read_text() for path in task.input_paths("bundle")}
-        with urllib.request.urlopen(call.options.url, data=json.dumps(bundle).encode(), timeout=10) as reply:
-            (out / "receipt.json").write_bytes(reply.read())
+        receipt = Door(call, out).post(call.options.url, "delivering the bundle", bundle).require()
+        (out / "receipt.json").write_bytes(receipt.content)
         return {"verdict": "done"}
 
     return executor.run_function(call, TOOL.name, executor.read_task(call, Task()), work)
