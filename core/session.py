@@ -80,8 +80,9 @@ def main(call: Call) -> Json:
         return watch(folder)
     if options.verb == "tail":
         return tail(folder, options.lines, follow=options.output_format == "text")
-    made = page.write(folder)
-    return said(report=str(made), markdown=str(report.write(folder)), text=str(made))
+    seen = reader.Reader(folder).look()
+    made = page.write(folder, seen=seen)
+    return said(report=str(made), markdown=str(report.write(folder, seen)), text=str(made))
 
 
 def said(**fields: object) -> Json:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lib.view import report
+from lib.view import reader, report
 from lib.view import result as results
 from support import ROOT, WORKER, House, plan
 
@@ -80,7 +80,7 @@ def test_files_are_shown_against_the_commit_the_run_began_at(house: House) -> No
     house.orchestrator(f"version: 1\nname: trial\nstages:\n  - {{name: one, tool: changes.py, outputs: {outputs}}}\n")
     ran = house.json("orchestrator", "trial", "--session-dir", str(house.folder / "s"))
     assert ran.code == 0, ran.stderr
-    came = results.of(house.folder / "s")
+    came = results.of(reader.Reader(house.folder / "s").look())
     found = {one.path: one for one in came.changed}
     assert {path: one.change for path, one in found.items()} == {
         "old.py": "changed",

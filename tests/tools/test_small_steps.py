@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lib.session import memory as kept
 from lib.session.memory import Memory
 from scripted_model.server import Request, say
 from support import CORE, WORKER, House, log, plan
@@ -101,20 +102,21 @@ def test_done_with_warnings_is_a_success_that_says_so(house: House, model) -> No
 # What a run remembers
 
 
-def test_memory_is_bounded_and_what_does_not_hold_goes_first(tmp_path: Path) -> None:
+def test_memory_is_bounded_and_what_does_not_hold_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_NOTES", 50)
     memory = Memory(tmp_path)
-    for number in range(600):
-        memory.note("fact", f"number {number}", "me")
+    for number in range(60):
+        memory.note("fact", f"number {number}, which is a fact", "me")
     notes = memory.notes()
-    assert len(notes) == 500 and notes[-1].text == "number 599"
-    assert memory.note("fact", "number 599", "me").id == notes[-1].id, "the same is noted once"
-    assert memory.invalidate(lambda n: n.text == "number 598", "it was wrong") == 1
+    assert len(notes) == 50 and notes[-1].text.startswith("number 59")
+    assert memory.note("fact", notes[-1].text, "me").id == notes[-1].id, "the same is noted once"
+    assert memory.invalidate(lambda n: n.text.startswith("number 58"), "it was wrong") == 1
     memory.note("fact", "one more", "me")
-    assert [n.text for n in memory.notes()][-2:] == ["number 599", "one more"], "what does not hold gave way"
-    assert "number 598" not in memory.render()
+    assert [n.text[:9] for n in memory.notes()][-2:] == ["number 59", "one more"], "what does not hold gave way"
+    assert "number 58" not in memory.render()
     shown = memory.render(500)
     assert len(shown) < 700 and "one more" in shown and "older notes are left out" in shown
-    assert memory.prune(10) == 490 and len(memory.notes()) == 10
+    assert memory.prune(10) == 40 and len(memory.notes()) == 10
     with pytest.raises(Exception, match="at most 2000"):
         memory.note("fact", "x" * 2001)
 

@@ -129,6 +129,12 @@ class Outcome(Struct, frozen=True):
         return self.left if self.agent else self._declared
 
     @property
+    def stays(self) -> tuple[FileChange, ...]:
+        """The files of the workspace it changed for good. What was done in a copy is thrown away."""
+        found = (*self.outputs, *(self.changes or ())) if self.isolation != "copy" else ()
+        return tuple(c for c in found if c.root == "workspace" and c.kind == "file")
+
+    @property
     def _declared(self) -> dict[str, str]:
         return {c.path: c.sha256 for c in self.outputs if c.root == "workspace"}
 

@@ -304,6 +304,8 @@ def _ended(step: Step, place: str, number: int, known: Outcome) -> Row:
         known.turns,
         known.usage,
         list(known.denials),
+        known.stays,
+        known.number,
     )
 
 

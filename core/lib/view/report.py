@@ -30,14 +30,15 @@ Rows = list[list[str]]
 Nodes = dict[tuple[str, ...], Node]  # by phase, run and stage, or by run and stage
 
 
-def write(session: Path) -> Path:
+def write(session: Path, seen: Scene | None = None) -> Path:
+    """`seen`: what somebody has read of it already."""
     path = session / "execution-report.md"
-    files.write_atomic(path, text(session))
+    files.write_atomic(path, text(session, seen))
     return path
 
 
-def text(session: Path) -> str:
-    seen = reader.Reader(session).look(ended=True)
+def text(session: Path, seen: Scene | None = None) -> str:
+    seen = seen or reader.Reader(session).look(ended=True)
     manifest = seen.manifest
     phases = [folder for folder in sorted(session.glob("phases/*")) if (folder / "report.json").exists()]
     reports = [lenient.read(folder / "report.json", PhaseReport) for folder in phases]
@@ -51,7 +52,7 @@ def text(session: Path) -> str:
     alone = (lenient.read(path, Manifest) for path in sorted(session.glob("*/manifest.json")))
     warnings = _warnings(manifest, reports) or [w for one in alone for w in one.warnings]
     lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
-    lines += _result(results.of(session))
+    lines += _result(results.of(seen))
     lines += ["## What happened", ""]
     for folder, report in zip(phases, reports, strict=True):
         lines += _phase(seen, folder, report, nodes)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lib.disk import lenient, records
+from lib.disk import lenient
 from lib.session import began, produced, verified
-from lib.session.attempts import OUTCOME, every_attempt
 from lib.session.documents import Effective
-from lib.session.outcome import Outcome
 from lib.session.produced import Produced
 from lib.session.verified import Story
+from lib.view.tree import Scene
 from lib.workspace import diffs
 
 PREVIEW = 4000  # letters of a delivered text
@@ -34,10 +33,11 @@ class Result(Struct, frozen=True):
     workspace: str = ""
 
 
-def of(session: Path) -> Result:
+def of(seen: Scene) -> Result:
+    session = seen.session
     start = began.read(session)
     cwd = Path(start.cwd) if start.cwd else None
-    changes = _changes(session, cwd)
+    changes = _changes(seen, cwd)
     before = lenient.read(session / "effective-config.json", Effective).plan.files
     words = {path: what for path, (what, _) in changes.items()}
     shown = diffs.of(cwd, start.commit, words, before) if cwd and cwd.is_dir() else {}
@@ -47,17 +47,13 @@ def of(session: Path) -> Result:
     return Result(found, tuple(listed), tuple(_stories(session)), against, start.cwd)
 
 
-def _changes(session: Path, cwd: Path | None) -> dict[str, tuple[str, str]]:
+def _changes(seen: Scene, cwd: Path | None) -> dict[str, tuple[str, str]]:
     """Each file of the working folder that steps changed, in the order they did; what is as it was before is left out."""
-    ended = [(outcome.number, attempt, outcome) for attempt in every_attempt(session) if (outcome := _outcome(attempt.folder))]
     found: dict[str, tuple[str, str]] = {}
-    for _, attempt, outcome in sorted(ended, key=lambda one: one[0]):
-        if outcome.isolation == "copy":
-            continue
-        for change in (*outcome.outputs, *(outcome.changes or ())):
-            if change.root == "workspace" and change.kind == "file":
-                first = found[change.path][0] if change.path in found else change.change
-                found[change.path] = ("created" if first == "created" else "changed", str(attempt.step))
+    for row in sorted((row for row in seen.root.every_row() if row.changed), key=lambda row: row.end):
+        for change in row.changed:
+            first = found[change.path][0] if change.path in found else change.change
+            found[change.path] = ("created" if first == "created" else "changed", str(row.step))
     if not cwd or not cwd.is_dir():
         return found
     return {
@@ -65,10 +61,6 @@ def _changes(session: Path, cwd: Path | None) -> dict[str, tuple[str, str]]:
         for path, (word, by) in found.items()
         if word != "created" or (cwd / path).exists()
     }
-
-
-def _outcome(folder: Path) -> Outcome | None:
-    return records.look(folder / OUTCOME, Outcome)
 
 
 def _stories(session: Path) -> Iterator[tuple[str, Story]]:

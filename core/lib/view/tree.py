@@ -12,6 +12,7 @@ from lib.contract import Json
 from lib.session.documents import CampaignManifest
 from lib.session.ledger import NOTHING_SPENT as NOTHING
 from lib.session.ledger import Figures
+from lib.session.outcome import FileChange
 from lib.session.step import Step
 
 RUNNING, PARKED, PENDING, CUT_SHORT = "running", "parked", "pending", "cut short"
@@ -38,6 +39,8 @@ class Row(Struct):
     turns: int = 0
     usage: dict[str, Json] = {}  # by model
     denials: list[Json] = []
+    changed: tuple[FileChange, ...] = ()  # of the working folder
+    end: int = 0  # the number of its end among all of the session
     doing: str = ""  # while it runs: its last tool call
     parked: list[tuple[float, float | None]] = []
 

@@ -16,18 +16,20 @@ from lib.disk import files
 from lib.view import reader
 from lib.view.page import outcomes, pictures, sections, steps
 from lib.view.page.markup import date, e, tag
+from lib.view.tree import Scene
 
 WHERE = Path(__file__).parent
 
 
-def write(session: Path, ended: bool = False) -> Path:
+def write(session: Path, ended: bool = False, seen: Scene | None = None) -> Path:
+    """`seen`: what somebody has read of it already."""
     path = session / "report.html"
-    files.write_atomic(path, text(session, ended))
+    files.write_atomic(path, text(session, ended, seen))
     return path
 
 
-def text(session: Path, ended: bool = False) -> str:
-    seen = reader.Reader(session).look(ended)
+def text(session: Path, ended: bool = False, seen: Scene | None = None) -> str:
+    seen = seen or reader.Reader(session).look(ended)
     style, script = ((WHERE / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     data = json.dumps({"attempts": dict(steps.details(seen))}, ensure_ascii=True).replace("<", "\\u003c")
     policy = "; ".join(

@@ -13,7 +13,7 @@ MOST = 40  # of each list that is shown at once; the rest is in the files
 
 
 def result(seen: Scene) -> list[str]:
-    came = results.of(seen.session)
+    came = results.of(seen)
     if not (came.delivered or came.changed or came.stories):
         return []
     return [heading("result"), *_delivered(seen, came), *_changed(came), *_caught(came)]
