@@ -52,6 +52,8 @@ def main(call: Call) -> Json:
         usage(f"--into {call.options.into}: there is no such folder")
     if project == HOUSE:
         usage("--into names Strata's own folder", "name another project")
+    if (project / ".claude").resolve() == (HOUSE / ".claude").resolve():
+        usage(f"{project}/.claude is Strata's own", "give the project a .claude of its own")
     texts = skill() | ({} if call.options.skill_only else subagents(everyone=call.options.all_agents or call.options.remove))
     if call.options.remove:
         return removed(project, texts)

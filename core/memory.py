@@ -46,22 +46,32 @@ def main(call: Call) -> Json:
     if verb == "prune" and words and not words[0].isdecimal():
         usage(f"prune to how many? {words[0]!r} is no number", "prune 100")
 
+    if not call.options.task and call.options.session_dir:  # by hand: a look at a run is no step of it
+        folder = Path(call.options.session_dir).resolve()
+        if not folder.is_dir():
+            usage(f"--session-dir {call.options.session_dir}: there is no such session", "session.py list shows those there are")
+        said = done(Memory(folder), verb, words, "by hand")
+        return {"tool": "memory", "status": "success", "exit_code": 0, **said, "text": said["memory"] or "nothing is noted"}
+
     def work(task: Task, out: Path) -> Json:
-        memory = Memory(call.session.folder)
-        said: Json = {"verdict": "done"}
-        if verb == "note":
-            by = Step.parse(call.options.step).stage.partition("-")[2] if call.options.step else ""
-            said["noted"] = memory.note(words[0], words[1], by).id
-        elif verb == "invalidate":
-            said["invalidated"] = memory.invalidate(lambda note: _is(note, words[0]), words[1])
-        elif verb == "prune":
-            said["pruned"] = memory.prune(int(words[0]) if words else MOST_NOTES)
-        said["memory"] = memory.render()
+        by = Step.parse(call.options.step).stage.partition("-")[2] if call.options.step else ""
+        said = done(Memory(call.session.folder), verb, words, by)
         for output in task.outputs:
             files.write_atomic(output.locate(out, call.cwd, task.target), f"{said['memory'] or 'Nothing is noted.'}\n")
-        return said
+        return {"verdict": "done", **said}
 
     return executor.run_function(call, "memory", executor.read_task(call, Task(action=verb.upper())), work)
+
+
+def done(memory: Memory, verb: str, words: list[str], by: str) -> Json:
+    said: Json = {}
+    if verb == "note":
+        said["noted"] = memory.note(words[0], words[1], by).id
+    elif verb == "invalidate":
+        said["invalidated"] = memory.invalidate(lambda note: _is(note, words[0]), words[1])
+    elif verb == "prune":
+        said["pruned"] = memory.prune(int(words[0]) if words else MOST_NOTES)
+    return said | {"memory": memory.render()}
 
 
 def _is(note: Note, which: str) -> bool:

@@ -154,3 +154,78 @@ def test_the_answer_to_a_question_routes(house: House) -> None:
     assert "send" not in log(house)
     assert run(house, "--from", "decide", "--answer", "decide=yes").code == 0
     assert log(house) == ["draft", "draft", "send"]
+
+
+# What was tried, and did not hold once
+
+
+@pytest.mark.parametrize("word", ["No", "nope", "false", "adjsut", '["no"]', '{"decision": "No"}', '{"decision": false}', "{}"])
+def test_a_word_that_was_not_offered_is_no_yes(house: House, word: str) -> None:
+    house.tool("worker", WORKER)
+    house.orchestrator(ROUTES)
+    plan(house)
+    run(house)
+    said = run(house, "--answer", f"decide={word}")
+    assert said.code == 1 and "can be answered with yes, adjust, no" in said.error["message"]
+    assert "send" not in log(house)
+    assert "without items" in run(house, "--answer", "decide/x=yes").error["message"]
+    assert "asks nothing" in run(house, "--answer", "draft=skip").error["message"]
+
+
+DELETES = """
+from lib.contract import AsksPerson
+
+def work(task, out, call):
+    word = call.options.words[0]
+    if task.answer is None:
+        raise AsksPerson(f"Delete {word}?", choices=["yes", "no"])
+    (out / "made.json").write_text(json.dumps([word, task.answer]))
+    return Verdict("done")
+"""
+ONE = """version: 1
+name: trial
+params: {what: {default: old-backups}}
+stages:
+  - {name: one, tool: asker.py, args: ["{param.what}"], outputs: {made: {path: made.json}}}
+"""
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_yes_is_to_that_question_and_to_no_other(house: House, answered: bool) -> None:
+    house.tool("asker", DELETES)
+    house.orchestrator(ONE)
+    assert run(house).code == 3
+    if answered:
+        assert run(house, "--answer", "one=yes").code == 0
+        other = run(house, "--param", "what=production")
+    else:
+        other = run(house, "--param", "what=production", "--answer", "one=yes")
+    assert (other.code, other.document["waiting"]["question"]) == (3, "Delete production?")
+
+
+def test_a_yes_is_to_what_was_shown_and_to_nothing_that_came_later(house: House) -> None:
+    house.tool("worker", WORKER)
+    text = ROUTES.replace("stages:", "params: {version: {default: v1}}\nstages:")
+    house.orchestrator(text.replace("inputs: {said:", "inputs: {v: param.version, said:"))
+    plan(house)
+    assert run(house).code == 3
+    changed = run(house, "--param", "version=v2", "--answer", "decide=yes")
+    assert changed.code == 3, "nobody has seen that one"
+    assert "send" not in log(house)
+    assert run(house, "--param", "version=v2", "--answer", "decide=yes").code == 0
+
+
+def test_nothing_is_tried_again_while_a_question_waits(house: House) -> None:
+    failing = ASKER.replace(
+        "    for output in task.outputs:",
+        '    if name == "bad":\n        raise ValueError("it fails")\n    for output in task.outputs:',
+    )
+    house.tool("asker", failing)
+    house.orchestrator(STAGES.replace("[a, ask-1, b, ask-2]", "[bad, ask-1]").replace("cap: 1}", "cap: 2}"))
+    assert run(house).code == 3
+    before = len(log(house))
+    for _ in range(3):
+        assert run(house).code == 3
+    assert len(log(house)) == before
+    explained = {e["step"]: e["does"] for e in run(house, "--explain").document["explained"]}
+    assert "RUN" not in explained.values()

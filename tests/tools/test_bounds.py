@@ -214,3 +214,144 @@ def test_shells_of_agents_run_side_by_side_in_copies(house: House, model) -> Non
     assert (house.workspace / "code.py").read_text() == "good\n"
     assert log(house) == []
     assert not [*Path(house.folder / "s/copies").iterdir()]
+
+
+# What was tried, and did not hold once
+
+
+def one_item(house: House, **fields: Any) -> Any:
+    house.orchestrator(
+        EACH.replace("{from: item.agent, allow: [writer, reader]}", "writer").replace("max_budget_usd: 2", "max_uses: {Read: 1}")
+    )
+    given = json.dumps([{"id": "a", **fields}])
+    return house.json("orchestrator", "trial", "--session-dir", str(house.folder / "s"), "--param", f"items={given}")
+
+
+@pytest.mark.real_cli
+def test_a_scope_that_would_be_two_rules_is_refused(each: House, model, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    model(lambda r: say(tool("Write", file_path=str(evil / "x.txt"), content="x")) if r.turn == 0 else say("DONE: yes"))
+    ran = one_item(each, files=[f"src/a),Edit(/{evil}/**"])
+    assert ran.code == 1 and "asks for scope" in ran.error["message"]
+    assert not (evil / "x.txt").exists()
+
+
+@pytest.mark.real_cli
+def test_a_target_is_a_path_and_no_pattern(house: House, model) -> None:
+    (house.workspace / "src").mkdir()
+    outputs = {"doc": {"path": "{target}", "in": "workspace"}}
+    house.agent("writer", tools="Read, Write", strata={"completion": "cluster", "outputs": outputs})
+
+    def script(r: Request) -> Any:
+        name = "src/*" if r.turn == 0 else "src/other.py"
+        return say(tool("Write", file_path=str(house.workspace / name), content="x")) if r.turn < 2 else say("DONE: yes")
+
+    model(script)
+    house.json("agent", "writer", "DO", "src/*", "--session-dir", str(house.folder / "s"))
+    assert not (house.workspace / "src/other.py").exists()
+
+
+def test_the_caps_of_an_item_stand_beside_those_of_its_stage(each: House, model) -> None:
+    (each.workspace / "a.txt").write_text("a\n")
+    model(reads(each, 3))
+    assert one_item(each, caps={"Write": 5}).code == 0
+    assert outcome(each, "trial/stages/01-each/a")["tool_uses"] == {"Read": 1}
+
+
+def test_an_empty_scope_is_nothing_and_not_everything(each: House, model) -> None:
+    model(
+        lambda r: say(tool("Write", file_path=str(each.workspace / "src/b.py"), content="x")) if r.turn == 0 else say("DONE: yes")
+    )
+    one_item(each, files=[])
+    assert not (each.workspace / "src/b.py").exists()
+
+
+def test_a_session_that_is_continued_has_its_calls_counted(house: House, model) -> None:
+    """A kill in the middle gives nobody a second helping."""
+    import os
+    import signal
+    import threading
+
+    (house.workspace / "a.txt").write_text("the words of a\n")
+    house.agent("reader", tools="Read", strata={"completion": "cluster", "max_uses": {"Read": 2}})
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: one, agent: reader}\n")
+    there, go_on = threading.Event(), threading.Event()
+
+    def script(r: Request) -> Any:
+        if not go_on.is_set() and r.turn == 2:
+            there.set()
+            go_on.wait(20)
+        return say(tool("Read", file_path=str(house.workspace / "a.txt"))) if r.turn < 6 else say("DONE: yes")
+
+    scripted = model(script)
+    words = ("orchestrator", "trial", "--session-dir", str(house.folder / "s"))
+    with house.start(*words) as child:
+        assert there.wait(30)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait(20)
+    go_on.set()
+    assert house.json(*words).code == 0
+    assert json.dumps(scripted.requests[-1].body).count("the words of a") <= 2
+
+
+LINKS = """
+def work(task, out, call):
+    here = Path(call.cwd)
+    for name in ("absolute", "relative"):
+        (here / name).write_text("changed")
+    (out / "made.json").write_text(json.dumps([(here / "outside").read_text(), (here / "loop").is_symlink()]))
+    here.chmod(0)
+    return Verdict("done")
+"""
+
+
+def test_links_lead_into_the_copy_and_not_back(house: House, tmp_path: Path) -> None:
+    house.tool("messy", LINKS)
+    house.orchestrator(COPIES.replace("[a, b, c]", "[a]"))
+    (house.workspace / "real.txt").write_text("real")
+    (tmp_path / "elsewhere.txt").write_text("elsewhere")
+    (house.workspace / "absolute").symlink_to(house.workspace / "real.txt")
+    (house.workspace / "relative").symlink_to("real.txt")
+    (house.workspace / "outside").symlink_to(tmp_path / "elsewhere.txt")
+    (house.workspace / "loop").symlink_to("loop")
+    ran = house.json("orchestrator", "trial", "--session-dir", str(house.folder / "s"))
+    assert ran.code == 0, ran.stderr
+    assert (house.workspace / "real.txt").read_text() == "real"
+    made = next(house.folder.glob("s/artifacts/trial/01-each/a/made.json"))
+    assert json.loads(made.read_text()) == ["elsewhere", True]
+    assert not [*(house.folder / "s/copies").iterdir()]
+
+
+def test_a_commit_in_the_copy_of_a_worktree_is_the_copys(house: House, tmp_path: Path) -> None:
+    import subprocess
+
+    def git(where: Path, *words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(where), "-c", "user.name=x", "-c", "user.email=x@x", *words], capture_output=True, check=True
+        )
+        return done.stdout.decode().strip()
+
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "-q")
+    (main / "code.py").write_text("good\n")
+    git(main, "add", ".")
+    git(main, "commit", "-qm", "first")
+    git(main, "worktree", "add", "-q", str(tmp_path / "tree"))
+    commit = "git -c user.name=x -c user.email=x@x commit -qam second"
+    body = f"""
+import subprocess
+def work(task, out, call):
+    (Path(call.cwd) / "code.py").write_text("changed")
+    subprocess.run({commit.split()!r}, cwd=call.cwd, check=True)
+    (out / "made.json").write_text("1")
+    return Verdict("done")
+"""
+    house.tool("messy", body)
+    house.orchestrator(COPIES.replace("[a, b, c]", "[a]"))
+    there = House.at(house, tmp_path / "tree")
+    ran = there.json("orchestrator", "trial", "--session-dir", str(house.folder / "s"))
+    assert ran.code == 0, ran.stderr
+    assert git(tmp_path / "tree", "log", "--format=%s") == "first"
+    assert (tmp_path / "tree/code.py").read_text() == "good\n"

@@ -12,6 +12,7 @@ from support import House
 
 pytestmark = pytest.mark.rehearsed
 WRONG = "def add(a, b):\n    return a - b\n"
+RIGHT = "def add(a, b):\n    return a + b  # and not minus\n"  # of another length, or Python takes the compiled one
 TEST = "from calc import add\n\n\ndef test_add() -> None:\n    assert add(2, 3) == 5\n"
 
 
@@ -42,7 +43,7 @@ class Scripted:
         name = r.prompt.split()[1]
         if name == "test-first":
             return say(tool("Write", file_path=str(self.house.workspace / "test_calc.py"), content=TEST))
-        text = WRONG.replace("-", "*") if self.plans == 1 else WRONG.replace("-", "+")
+        text = WRONG.replace("-", "*") if self.plans == 1 else RIGHT
         return say(tool("Write", file_path=str(self.house.workspace / "calc.py"), content=text))
 
     def structured(self, r: Request, data: Any) -> Any:
@@ -61,7 +62,7 @@ def test_a_folder_is_reviewed_and_fixed_behind_a_yes(house: House, model) -> Non
     assert shown.startswith("# Review of the sums") and "(correctness)" in shown and "(security)" in shown
     done = house.json("orchestrator", "--resume", session, "--answer", "decide=yes", timeout=200)
     assert done.code == 0, done.stderr
-    assert (house.workspace / "calc.py").read_text() == WRONG.replace("-", "+")
+    assert (house.workspace / "calc.py").read_text() == RIGHT
     assert any("clarity did not succeed" in warning for warning in done.document["warnings"])
     assert scripted.plans == 2 and "checked:" in scripted.told[1] and "before:" in scripted.told[1], (
         "it is told why, and what was"

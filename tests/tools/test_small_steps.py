@@ -236,3 +236,71 @@ def test_a_service_ends_with_whoever_started_it(server: House) -> None:
     while (session / "service.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not (session / "service.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: abc\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999\r\n", 413),
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n", 411),
+        ("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\n", 403),
+        ("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n", 403),
+        ("GET / HTTP/1.1\r\nHost: [::1]\r\n", 200),
+        ("GET /boom HTTP/1.1\r\nHost: localhost\r\n", 500),
+    ],
+)
+def test_a_service_answers_what_is_wrong_and_goes_on(server: House, request_line: str, status: int) -> None:
+    import socket
+
+    text = (server.folder / "core/serve.py").read_text()
+    (server.folder / "core/serve.py").write_text(
+        text.replace('(200, "text/plain", f"{method} {path}"', '(1 // (path != "/boom") * 200, "text/plain", f"{method} {path}"')
+    )
+    session = server.folder / "s"
+    with server.start("serve", "http", "--session-dir", str(session)) as child:
+        while not (session / "service.json").exists():
+            time.sleep(0.05)
+        port = int(json.loads((session / "service.json").read_text())["address"].rpartition(":")[2])
+        for line, wanted in ((request_line, status), ("GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n", 200)):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+                client.sendall(f"{line}Connection: close\r\n\r\n".encode())
+                assert int(client.recv(100).split()[1]) == wanted
+        child.terminate()
+        assert child.wait(20) == 0
+
+
+def test_a_byte_that_is_no_letter_does_not_end_a_service(server: House) -> None:
+    asked = b'{"id": 1, "method": "ping"}\n{"id": 2, "method": "\xff\xfe"}\n{"id": 3, "method": "list"}'
+    done = server.run("serve", "lines", "--session-dir", str(server.folder / "s"), stdin=asked, PYTHONIOENCODING="utf-8:strict")
+    assert done.code == 0, done.stderr
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2, 3]
+
+
+def test_a_service_on_http_ends_with_whoever_started_it(server: House) -> None:
+    session = server.folder / "s"
+    starter = f"import subprocess, sys; subprocess.run({server.argv('serve', 'http', '--session-dir', str(session))!r})"
+    outer = subprocess.Popen([sys.executable, "-c", starter], env=server.env, cwd=server.workspace, stdin=subprocess.DEVNULL)
+    while not (session / "service.json").exists():
+        time.sleep(0.05)
+    outer.kill()
+    outer.wait()
+    deadline = time.monotonic() + 20
+    while (session / "service.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not (session / "service.json").exists()
+
+
+def test_until_ends_at_the_last_round_and_not_at_one_that_was_sent_back(house: House) -> None:
+    house.tool("worker", WORKER)
+    text = "version: 1\nname: trial\nloops: {again: {to: one, max: 1, then: fail}}\nstages:\n"
+    text += "  - {name: one, tool: worker.py, args: [one], outputs: {made: {path: made.json}}}\n"
+    text += "  - {name: two, tool: worker.py, args: [two], on: {needs_revision: again}, outputs: {made: {path: made.json}}}\n"
+    house.orchestrator(text)
+    plan(house, two="revise ok")
+    assert run(house).code == 0
+    before = [o["path"] for o in json.loads((house.folder / "s/outputs.json").read_text())["outputs"]]
+    run(house, "--until", "one")
+    after = [o["path"] for o in json.loads((house.folder / "s/outputs.json").read_text())["outputs"]]
+    assert after[0] == before[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -29,6 +30,7 @@ from lib.session.step import Step, bare_step
 from lib.tool import grant
 from lib.tool.arguments import count, keyword, positive
 from lib.tool.call import Call
+from lib.workspace.protected import literal
 
 # Of what a function says, what the outcome has in words of its own.
 _OWN_WORDS = frozenset({*Outcome.__struct_fields__, "status", "reason", "session_dir", "attempt_dir"})
@@ -101,15 +103,18 @@ def run_agent(call: Call, agent: Agent, task: Task) -> Json:
     context: list[Path] = []
     reads = [Path(p) for p in task.reads]
     tries = 0
+    spent: Counter[str] = Counter()  # tool calls of the session that is continued
     session = ""  # the agent session to continue: an interrupted one, or where a heal is cheaper that way
     cut_short = healing.interrupted(call, step, task)
     while True:
         with Underway.begin(call, task, step, "heal" if tries else task.kind, agent, goes_on=bool(cut_short)) as this:
             if cut_short:
                 told, session = healing.go_on(cut_short, this.attempt.out)
+                spent = healing.used(cut_short)
                 context, cut_short = [told], None
                 call.report("continuing", {"agent_session_id": session})
-            reply = spawning.ask(this, agent, context, reads, tries, session)
+            reply = spawning.ask(this, agent, context, reads, tries, session, spent)
+            spent = Counter()
             if session and reply.code == "UNKNOWN_AGENT_SESSION":
                 this.take_back()
                 reply = spawning.ask(this, agent, context if tries else [], reads, tries, "")  # it is gone: from the beginning
@@ -137,6 +142,9 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
     with Underway.begin(call, task, step, task.kind) as this:
         with _clock(task.limits.timeout_seconds) if clock else nullcontext():
             answer = function(task, this.attempt.out)
+        if not isinstance(answer, dict | Verdict):  # type: ignore[reportUnnecessaryIsInstance] - people write tools
+            hint = 'return Verdict("done"), or a document with `verdict` in it'
+            raise StrataError("NO_VERDICT", f"{name} returned {type(answer).__name__}, and no verdict", hint, final=True)
         said = answer if isinstance(answer, dict) else {}
         verdict = verdicts.of(said) if isinstance(answer, dict) else answer
         judged = str(said.get("judged") or "")
@@ -211,8 +219,9 @@ def _repair(first: Underway, agent: Agent, chosen: list[checks_file.Check], work
 
 def _outside_scope(agent: Agent, task: Task, said: Outcome) -> list[str]:
     """What it changed in the working folder although its definition does not let it. Caches are not work."""
-    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
-    limits = [g for g in (agent.scope, task.scope) if g] or [()]
+    own = [literal(o.path.replace("{target}", task.target)) for o in task.outputs if o.place == "workspace"]
+    own += [f"{path}**" for path in own if path.endswith("/")]
+    limits = [agent.scope, *([task.scope] if task.scope is not None else [])]
     changed = [c.path for c in said.changes or () if c.root in ("workspace", "hidden") and c.kind != "folder"]
     paths = [p for p in changed if not globs.matches(p, own) and not all(globs.matches(p, limit) for limit in limits)]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -70,6 +72,14 @@ def go_on(cut_short: Attempt, out: Path) -> tuple[Path, str]:
         "outputs has been copied there.\n",
     )
     return path, str(files.read_json(cut_short.folder / AGENT_SESSION)["id"])
+
+
+def used(cut_short: Attempt) -> Counter[str]:
+    """How often an interrupted session had called each tool: that counts, where it is continued."""
+    path = cut_short.folder / "transcript.jsonl"
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    said = [line for line in lines if '"AssistantMessage"' in line]
+    return Counter(name for line in said for name in re.findall(r'"name": "(\w+)", "input": \{', line))
 
 
 def feedback(done: Underway, work: Outcome) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +18,20 @@ from lib.plan.task import Task, compose
 from lib.process.tools import ToolResult
 from lib.session import ledger
 from lib.tool import grant
+from lib.workspace.protected import literal
 
 REPAIR_TIER = "low-tier"
 
 
-def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], heal: int, session: str) -> ToolResult:
+def ask(
+    this: Underway,
+    agent: Agent,
+    context: list[Path],
+    reads: list[Path],
+    heal: int,
+    session: str,
+    spent: Mapping[str, int] = {},
+) -> ToolResult:
     call, task, options = this.call, this.task, this.call.options
     shelf = _shelf(this, agent)
     out = shelf or this.attempt.out
@@ -32,8 +42,8 @@ def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], he
     if call.grant and grant.PERMISSION_MODES.index(mode) > grant.PERMISSION_MODES.index(agent.permission_mode):
         raise StrataError("WIDENING_REFUSED", f"permission mode {mode} is wider than {agent.name}'s own", "leave it out")
     flags = ["--system-prompt", str(system), "--allowed-tools", ",".join(agent.tools)]
-    own = [o.path.replace("{target}", task.target) for o in task.outputs if o.place == "workspace"]
-    may_write = task.scope or agent.scope
+    own = [literal(o.path.replace("{target}", task.target)) for o in task.outputs if o.place == "workspace"]
+    may_write = agent.scope if task.scope is None else task.scope
     if may_write or own:
         flags += ["--write-dir", str(call.cwd)]
     for glob in (*may_write, *own):
@@ -44,7 +54,7 @@ def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], he
     turns = task.limits.max_turns or agent.max_turns
     flags += ["--max-turns", str(turns)] if turns else []
     for tool, most in caps(agent, task).items():
-        flags += ["--max-uses", f"{tool}={most}"]
+        flags += ["--max-uses", f"{tool}={max(most - (spent.get(tool, 0)), 0)}"]
     flags += ["--max-budget-usd", str(task.limits.max_budget_usd)] if task.limits.max_budget_usd else []
     flags += ["--permission-mode", mode] if not options.permission_mode else []
     flags += ["--sandbox", agent.sandbox]
@@ -61,7 +71,7 @@ def ask(this: Underway, agent: Agent, context: list[Path], reads: list[Path], he
     folders = (*(call.grant.folders if call.grant else ()), *([str(shelf)] if shelf else []))
     given = grant.Grant(agent.tools, mode, folders, task.limits.max_budget_usd, options.inherit_settings)
     env = call.child_env(**({names.GRANT: given.text()} if call.grant else {}))
-    for glob in (*task.scope, *agent.scope):
+    for glob in (*(task.scope or ()), *agent.scope):
         flags += ["--open", glob]
     flags += ["--out-dir", str(out), "--write-dir", str(out)]
     try:

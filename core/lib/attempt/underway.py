@@ -127,8 +127,23 @@ class Underway(Struct, frozen=True):
             left = Left(number, str(self.step), self._changes(), now(), self.task.isolation)
             files.write_json(self.attempt.folder / history.INTERRUPTED, left.document())
         elif isinstance(error, Exception):
-            known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}")
-            self.end(failed(NOTHING_SAID, known.document(), known.exit_code))
+            hint = "the traceback is in strata.log of the session"
+            known = error if isinstance(error, StrataError) else StrataError("INTERNAL", f"{type(error).__name__}: {error}", hint)
+            self.end(failed(NOTHING_SAID, self._shown(known.document()), known.exit_code))
+
+    def _shown(self, error: Json) -> Json:
+        """What a person is to look at is kept where it stays, if it lies in a folder that is thrown away."""
+        if not self.task.isolation or not isinstance(error.get("show"), list):
+            return error
+        places: list[str] = []
+        for number, text in enumerate(error["show"], 1):
+            path = Path(str(text))
+            if path.is_relative_to(self.call.cwd) and path.is_file():
+                kept = self.attempt.folder / "shown" / f"{number}-{path.name}"
+                files.copy_whole(path, kept)
+                path = kept
+            places.append(str(path))
+        return {**error, "show": places}
 
     def end(self, came_to: Outcome) -> Json:
         """Publishes what was verified, takes back what was not, and only then says that the attempt ended."""
@@ -240,7 +255,7 @@ def _may_write(call: Call, task: Task, agent: Agent | None) -> tuple[str, ...]:
     if not agent or agents.unconfined(agent) or options.inherit_settings or options.permission_mode:
         return history.EVERYTHING
     own = [literal(o.path.replace("{target}", task.target)) for o in task.outputs if o.place == "workspace"]
-    return (*(task.scope or agent.scope), *own, *(f"{path}**" for path in own if path.endswith("/")))
+    return (*(agent.scope if task.scope is None else task.scope), *own, *(f"{path}**" for path in own if path.endswith("/")))
 
 
 def bring_in(attempt: Attempt) -> None:

@@ -115,7 +115,7 @@ def hear(waited: list[Json], approve: str | None, reject: str | None, answers: d
     if approve not in (None, EVERY) and approve not in waiting:
         usage(f"--approve {approve}: that phase waits for nothing", f"waiting: {', '.join(waiting) or 'nothing'}")
     if approve is not None and not waiting:
-        usage("--approve: nothing waits for an approval", "an escalation is answered with --resolution FILE or --reject WHY")
+        usage("--approve: nothing waits for an approval", "an escalation, where there is one, is answered with --resolution FILE")
     decisions: dict[str, Decision] = {}
     for asked in waiting.values():
         if reject is not None:

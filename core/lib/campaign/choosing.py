@@ -12,7 +12,7 @@ from lib.contract import HOUSE, MINIMUM_STACK, command, usage
 from lib.plan import orchestrator_file, plan, plan_file
 from lib.plan.plan import Plan
 from lib.session import budget, catalogue, remembered
-from lib.stages import redo
+from lib.stages import asking, redo
 from lib.tool.arguments import keyword, read_text
 from lib.tool.call import Call
 
@@ -124,6 +124,8 @@ def hear(call: Call, chosen: Plan) -> approvals.Said:
     waited = resumed.waited(folder)
     if options.reject is not None and not waited and not resumed.escalated(folder):
         usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
+    if options.approve is not None and not waited and resumed.questions(folder):
+        usage("--approve: a stage asks, and wants an answer", " ".join(asking.flag(q) for q in resumed.questions(folder)))
     return approvals.hear(waited, options.approve, options.reject, keyword(options.answer, "--answer"))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from lib.attempt.healing import SELF_HEAL_MAX
 from lib.contract import Json, StrataError
-from lib.plan import orchestrator_file
+from lib.plan import orchestrator_file, params
 from lib.plan.orchestration import Orchestration, Stage
 from lib.plan.plan import Phase, Plan, Run
 from lib.session import costs
@@ -35,16 +37,17 @@ def of(plan: Plan, base: Path, cwd: Path) -> Json:
     stages: list[Json] = [s for p in phases for r in p["runs"] for s in r["stages"]]
     asked = [s for s in stages if s["agent_sessions_at_most"]]
     capped = [s["usd_at_most"] for s in asked if s["usd_at_most"] is not None]
-    expected = [s["usd_expected"] for s in asked if s["usd_expected"] is not None or not s["agent_sessions"]]
+    first = [s for s in asked if s["agent_sessions"]]  # the others only where something fails
+    expected = [s["usd_expected"] for s in first if s["usd_expected"] is not None]
     return {
         "phases": phases,
         "agent_sessions": sum(s["agent_sessions"] for s in stages),
         "agent_sessions_at_most": sum(s["agent_sessions_at_most"] for s in stages),
-        "usd_expected": round(sum(e or 0 for e in expected), 4) if len(expected) == len(asked) else None,
+        "usd_expected": round(sum(expected), 4) if len(expected) == len(first) else None,
         "usd_at_most": _most(round(sum(capped), 4) if len(capped) == len(asked) else None, plan.budget.get("usd")),
         "budget": plan.budget,
         "warnings": warnings,
-        "cost_note": _note(len(asked), len(expected), len(capped), base, plan.budget.get("usd")),
+        "cost_note": _note((len(asked), len(first)), len(expected), len(capped), base, plan.budget.get("usd")),
     }
 
 
@@ -81,11 +84,13 @@ def _most(capped: float | None, budget: float | None) -> float | None:
     return min((limit for limit in (capped, budget) if limit is not None), default=None)
 
 
-def _note(asked: int, expected: int, capped: int, base: Path, budget: float | None) -> str:
+def _note(stages: tuple[int, int], expected: int, capped: int, base: Path, budget: float | None) -> str:
+    asked, first = stages
     if not asked:
         return "no agent is asked anything"
     rests = f"the mean of real sessions in the newest {costs.LOOKED_AT} of {base}; replayed and scripted ones do not count"
-    words = [f"{expected} of {asked} stages that ask agents have run before and may cost the same again ({rests})"]
+    words = [f"{expected} of {first} stages that ask agents have run before and may cost the same again ({rests})"]
+    words += [f"{asked - first} more are asked only where something fails"] if asked > first else []
     if budget is not None:
         words.append(f"the budget stops it at {budget:g} USD")
     elif capped < asked:
@@ -95,8 +100,17 @@ def _note(asked: int, expected: int, capped: int, base: Path, budget: float | No
 
 def _run(run: Run, known: dict[str, float]) -> Json:
     orchestration = orchestrator_file.load(run.orchestrator, run.modifier)
-    stages = [_stage(s, run, known, _rounds(orchestration, n)) for n, s in enumerate(orchestration.stages)]
+    given = replace(run, params=_params(orchestration, run))
+    stages = [_stage(s, given, known, _rounds(orchestration, n)) for n, s in enumerate(orchestration.stages)]
     return {"name": run.name, "orchestrator": run.orchestrator, "stages": stages}
+
+
+def _params(orchestration: Orchestration, run: Run) -> Json:
+    """What is given, and the defaults of the rest, as far as they can be known."""
+    try:
+        return params.values(orchestration.name, orchestration.params, run.params, needed=False)
+    except StrataError:
+        return run.params
 
 
 def _rounds(orchestration: Orchestration, place: int) -> int:
@@ -104,7 +118,7 @@ def _rounds(orchestration: Orchestration, place: int) -> int:
     names = [s.name for s in orchestration.stages]
     rounds = 1
     for name, loop in orchestration.loops.items():
-        sources = [n for n, s in enumerate(orchestration.stages) if name in s.on.values()]
+        sources = [n for n, s in enumerate(orchestration.stages) if name in s.loops]
         if sources and loop.to in names and names.index(loop.to) <= place <= max(sources):
             rounds += loop.max
     return rounds

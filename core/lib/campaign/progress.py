@@ -115,7 +115,8 @@ class Progress(Struct):
             manifest["error"] = error
         asked = [question for waits in self.waiting() if "digest" not in waits for question in asking.each(waits)]
         if self.undecided() or asked:
-            manifest["waiting"] = [*self.undecided(), *asked]
+            how = f"--resume {shlex.quote(str(folder))} --approve"
+            manifest["waiting"] = [*({**one, "answer_with": how} for one in self.undecided()), *asked]
         manifest["outputs"] = records.document(produced.of_session(folder))
         produced.write(folder, self.source)
         files.write_json(folder / "manifest.json", manifest)

@@ -51,6 +51,12 @@ def escalated(session: Path) -> bool:
     return code == "ESCALATED" or (code == "REJECTED" and (session / "escalations" / "rejected.json").exists())
 
 
+def questions(session: Path) -> list[Json]:
+    """What stages asked when the last run ended."""
+    path = session / "manifest.json"
+    return [w for w in records.read(path, CampaignManifest).waiting if "digest" not in w] if path.is_file() else []
+
+
 def waited(session: Path) -> list[Json]:
     """What was waiting for a person when the last run ended."""
     path = session / "manifest.json"

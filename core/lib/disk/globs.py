@@ -18,11 +18,16 @@ def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile("".join(parts) + r"\Z", re.S)
 
 
+def unsafe(glob: str) -> bool:
+    """Whether a glob, put into a rule of the agent CLI, could end that rule and begin another."""
+    return any(letter in "()," or ord(letter) < 32 for letter in glob)
+
+
 def inside(glob: str, allowed: Iterable[str]) -> bool:
     """Whether all that a glob can match is allowed, as far as can be seen: a plain path that is matched, the same glob, or one
     below a folder of which everything is allowed."""
     wild = any(letter in glob for letter in "*?[")
-    if ".." in glob.split("/") or glob.startswith("/"):
+    if ".." in glob.split("/") or glob.startswith("/") or unsafe(glob):
         return False
     whole = [a.removesuffix("**") for a in allowed if a.endswith("**")]
     below = any(glob.startswith(folder) for folder in whole if not any(letter in folder for letter in "*?["))

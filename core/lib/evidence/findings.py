@@ -86,10 +86,15 @@ def of(document: object, who: str = "") -> list[Finding]:
     """The findings in somebody's data: a list of them, or a document that has one under `findings` (or `fixes`)."""
     if isinstance(document, dict):
         fields = cast(Json, document)
-        document = next((fields[name] for name in ("findings", "fixes") if name in fields), None)
+        lists = [fields[name] for name in ("findings", "fixes") if name in fields]
+        document = [one for found in lists for one in cast(list[object], found)] if lists and all(map(_is_list, lists)) else None
     if not isinstance(document, list):
         raise StrataError("BAD_FINDINGS", "no list of findings", '{"findings": [{"severity": …, "claim": …}]}')
     return [_finding(entry, who) for entry in cast(list[object], document)]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
 
 
 def read(path: Path, who: str = "") -> list[Finding]:
@@ -129,7 +134,8 @@ def _text(value: object) -> str:
 def merge(found: Iterable[Finding]) -> list[Finding]:
     """The worst first; the same claim about the same place is one finding of all who made it. Likeness is not sameness."""
     together: dict[tuple[str, ...], Finding] = {}
-    for one in found:
+    for given in found:
+        one = replace(given, severity=severity(given.severity))
         key = (" ".join(one.claim.lower().split()), one.where, one.topic, one.stance, one.task)
         known = together.get(key)
         together[key] = one if known is None else _both(known, one)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lib.contract import usage
+from lib.contract import StrataError, usage
 from lib.disk import files, records
 from lib.disk.clock import now
 
@@ -47,6 +47,13 @@ def decide(gate: str, rules: Sequence[Rule], inputs: Mapping[str, Any], earlier:
     """Everything is evaluated, whatever comes first. `earlier`: where the last decision of this gate is, if there was one."""
     if not rules:
         usage(f"the gate {gate} evaluates nothing", "a gate without a rule lets everything pass")
+    for name in (n for n, value in inputs.items() if isinstance(value, Path) and not value.exists()):
+        raise StrataError(
+            "MISSING_INPUT", f"the gate {gate}: {name} ({inputs[name]}) is not there", "a gate decides about what is there"
+        )
+    for rule in rules:
+        if rule.otherwise not in (REVISE, FAIL):
+            usage(f"the gate {gate}: {rule.name} otherwise {rule.otherwise!r}", f"{REVISE} or {FAIL}")
     digests = {name: _digest(value) for name, value in sorted(inputs.items())}
     whole = files.digest([digests, [(r.name, r.wanted) for r in rules]])
     known = records.read(earlier, Decision) if earlier and earlier.is_file() else None

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 AROUND = 80  # letters of the surrounding words
+BREAK = "\ue000"  # in a normalised text: a hyphen at a line's end, which may be the word's own or only the line's
 _HYPHENS = "-\u2010\u2011\u00ad\u0002\ufffe"  # a hyphen, a soft one, and what PDF readers give in its place
-_INVISIBLE = "\u00ad\u0002\ufffe\u200b\u200c\u200d\u2060\ufeff"
-_BROKEN = re.compile(rf"[{_HYPHENS}][ \t]*\r?\n\s*(?=\w)")  # a word that goes on in the next line
+_INVISIBLE = "\u00ad\u0002\ufffe\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_BROKEN = re.compile(rf"(?<=[^\W\d_])[{_HYPHENS}][ \t]*\r?\n\s*(?=[^\W\d_])")  # a word that goes on in the next line
+_KEPT = ("<super>", "<sub>", "<fraction>")  # 10\u2075 is not 105, whatever NFKC makes of it
 
 
 class Found(Struct, frozen=True):
@@ -32,27 +34,22 @@ class Normalised(Struct, frozen=True):
     places: tuple[int, ...]  # by letter: where it came from
 
 
-def normalise(text: str, joined: bool = True) -> Normalised:
-    """NFKC, without what nobody sees, with words in one piece and single spaces. `joined`: a hyphen at the end of a line is one
-    that only breaks the line; otherwise it is one of the word's own."""
-    skipped = dict[int, str]()  # from here to there stands this instead
-    ends = dict[int, int]()
-    for broken in _BROKEN.finditer(text):
-        own = text[broken.start()] in "-\u2010\u2011"
-        skipped[broken.start()] = "" if joined or not own else "-"
-        ends[broken.start()] = broken.end()
+def normalise(text: str) -> Normalised:
+    """NFKC, without what nobody sees, with single spaces, and with a sign for every hyphen that may only break a line. What
+    stands above or below the line, and fractions, stay as they are: as plain digits they would be another number."""
+    ends = {broken.start(): broken.end() for broken in _BROKEN.finditer(text)}
     letters: list[str] = []
     places: list[int] = []
     at = 0
     while at < len(text):
         end = ends.get(at, 0)
         if end:
-            made = skipped[at]
+            made = BREAK
         else:
             end = at + 1
-            while end < len(text) and unicodedata.combining(text[end]):
+            while end < len(text) and _joins(text[end]):
                 end += 1
-            made = "" if text[at] in _INVISIBLE else unicodedata.normalize("NFKC", text[at:end])
+            made = "" if text[at] in _INVISIBLE else _plain(text[at:end])
         for letter in made:
             space = letter.isspace()
             if space and (not letters or letters[-1] == " "):
@@ -66,46 +63,69 @@ def normalise(text: str, joined: bool = True) -> Normalised:
     return Normalised("".join(letters), tuple(places))
 
 
+def _joins(letter: str) -> bool:
+    """Whether it is a part of the letter before it: an accent, a vowel sign, the rest of a Korean syllable."""
+    return unicodedata.category(letter) in ("Mn", "Mc", "Me") or "\u1160" <= letter <= "\u11ff"
+
+
+def _plain(cluster: str) -> str:
+    kept = unicodedata.decomposition(cluster[0]).startswith(_KEPT)
+    return cluster if kept else unicodedata.normalize("NFKC", cluster)
+
+
 def find(quote: str, pages: str | Sequence[str]) -> list[Found]:
-    """Every place where these words stand, whole words only."""
+    """Every place where these words stand, whole words and whole numbers only."""
     listed = [pages] if isinstance(pages, str) else list(pages)
     whole = "\n".join(listed)
     starts = [0]
     for page in listed[:-1]:
         starts.append(starts[-1] + len(page) + 1)
-    spans: dict[int, int] = {}
-    for joined in (True, False):
-        source = normalise(whole, joined)
-        for wanted in {normalise(quote, True).text, normalise(quote, False).text} - {""}:
-            for start, end in _occurrences(wanted, source.text):
-                spans.setdefault(source.places[start], source.places[end - 1] + 1)
+    source, wanted = normalise(whole), normalise(quote).text
+    if not wanted.strip(BREAK):
+        return []
+    spans = {source.places[start]: source.places[end - 1] + 1 for start, end in _occurrences(wanted, source.text)}
     return [_found(listed, starts, whole, start, spans[start]) for start in sorted(spans)]
 
 
 def _occurrences(wanted: str, text: str) -> list[tuple[int, int]]:
+    hyphen = f"(?:[-\u2010\u2011]|{BREAK})"
+    parts = [f"{hyphen}?" if letter == BREAK else hyphen if letter in "-\u2010\u2011" else re.escape(letter) for letter in wanted]
+    pattern = re.compile(f"{BREAK}?".join(parts))
     found: list[tuple[int, int]] = []
-    start = text.find(wanted)
-    while start >= 0:
-        end = start + len(wanted)
-        inside = (start > 0 and _word(text[start - 1]) and _word(wanted[0])) or (
-            end < len(text) and _word(text[end]) and _word(wanted[-1])
-        )
-        if not inside:
+    match = pattern.search(text)
+    while match:
+        start, end = match.span()
+        if not _cuts(text, start, end):
             found.append((start, end))
-        start = text.find(wanted, start + 1)
+        match = pattern.search(text, start + 1)
     return found
 
 
+def _cuts(text: str, start: int, end: int) -> bool:
+    """Whether it begins or ends in the middle of a word, or of a number."""
+    before, first, last, after = text[start - 1 : start], text[start], text[end - 1], text[end : end + 1]
+    if (_word(before) and _word(first)) or (_word(last) and _word(after)):
+        return True
+    if BREAK in (before, after):  # the rest of a word that a line's end broke
+        return True
+    if first.isdigit() and (
+        (before and before in ".,\u2019'" and text[start - 2 : start - 1].isdigit())
+        or (before and before in "-\u2212\u2013" and not _word(text[start - 2 : start - 1]))
+    ):
+        return True
+    return last.isdigit() and bool(after) and after in ".,\u2019'" and text[end + 1 : end + 2].isdigit()
+
+
 def _word(letter: str) -> bool:
-    return letter.isalnum()
+    return bool(letter) and (letter.isalnum() or unicodedata.category(letter) in ("Mn", "Mc"))
 
 
 def _found(pages: list[str], starts: list[int], whole: str, start: int, end: int) -> Found:
-    while end < len(whole) and unicodedata.combining(whole[end]):
+    while end < len(whole) and _joins(whole[end]):
         end += 1
     page = max(n for n, first in enumerate(starts) if first <= start)
-    before = normalise(whole[max(0, start - 2 * AROUND) : start]).text[-AROUND:]
-    after = normalise(whole[end : end + 2 * AROUND]).text[:AROUND]
+    before = normalise(whole[max(0, start - 2 * AROUND) : start]).text.replace(BREAK, "")[-AROUND:]
+    after = normalise(whole[end : end + 2 * AROUND]).text.replace(BREAK, "")[:AROUND]
     first = starts[page]
     return Found(page + 1, start - first, min(end - first, len(pages[page])), whole[start:end], before, after)
 

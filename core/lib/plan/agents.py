@@ -207,7 +207,7 @@ def _output(document: config.Document, output: Output, pack: str) -> Output:
 
 def tools_of(layer: int) -> list[Path]:
     """The tools of a layer, by what each says of itself."""
-    said = re.compile(rf"^TOOL = Tool\([^)]*?layer={layer}\b", re.M)
+    said = re.compile(rf"^TOOL = Tool\((?:(?!\n\)).)*?\blayer={layer}\b", re.M | re.S)
     return [path for path in sorted(CORE.glob("*.py")) if said.search(path.read_text(encoding="utf-8"))]
 
 

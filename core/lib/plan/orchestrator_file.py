@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from lib.contract import Json, StrataError, nearest, usage
 from lib.disk import config, places, records, schemas
 from lib.disk.config import Document
-from lib.plan import agents, beside, written
+from lib.plan import agents, beside, params, written
 from lib.plan.orchestration import FAIL, RESERVED, FanOut, Group, Orchestration, Question, Reference, Stage, Worker
 from lib.plan.references import References, mentioned
 from lib.plan.task import Limits, Output
@@ -95,11 +95,9 @@ class _Reader:
 
     def _param_types(self) -> None:
         for name, param in self.params.items():
-            is_list = isinstance(param.default, list)
-            fits = param.default is None or (is_list or isinstance(param.default, str) if param.type == "list" else not is_list)
-            if not fits:
-                at = ["params", name, "default"]
-                raise self._error(at, f"the default of {name!r} is no {param.type}", "change its type, or the default")
+            wrong = params.wrong_default(name, param)
+            if wrong:
+                raise self._error(["params", name, "default"], *wrong)
 
     def _loop_targets(self) -> None:
         for name, loop in self.loops.items():
@@ -332,7 +330,7 @@ class _Reader:
     def _tool(self, at: list[Any], name: str) -> None:
         def check() -> None:
             if tools.layer_of(tools.find_tool(name)) != 1:
-                raise StrataError("", f"{name} is not an executor (layer 1)", "a stage calls layer 1 only")
+                raise StrataError("", f"{name} is not an executor (layer 1)", "a stage calls layer 1: TOOL = Tool(…, layer=1, …)")
 
         self._placed(at, check)
 

@@ -33,6 +33,21 @@ def values(of: str, params: Mapping[str, Param], given: Mapping[str, Any], neede
     return found
 
 
+def wrong_default(name: str, param: Param) -> tuple[str, str] | None:
+    """What is wrong with the default of a parameter, and what to do; None where it fits."""
+    default = param.default
+    is_list = isinstance(default, list)
+    if default is None or (param.type == "list" and not is_list and not isinstance(default, str)):
+        return None if default is None else (f"the default of {name!r} is no list", "change its type, or the default")
+    if is_list and param.type != "list":
+        return f"the default of {name!r} is no {param.type}", "change its type, or the default"
+    given: list[Any] = _list(name, default) if param.type == "list" else [default]
+    odd = next((one for one in given if param.choices and str(one) not in param.choices), None)
+    if odd is None:
+        return None
+    return f"the default of {name!r} is {odd!r}, which is none of its choices", f"one of: {', '.join(param.choices)}"
+
+
 def _typed(name: str, param: Param, value: Any) -> Any:
     if any("\0" in text for text in _texts(value)):
         usage(f"the parameter {name!r} holds a NUL", "no path, argument or file can hold one")

@@ -244,9 +244,14 @@ class _Reader:
             at: list[Any] = ["phases", index, "checkpoint", "show", number]
             source, run, output = [*text.split("."), "", ""][:3]
             if output not in self._outputs(source, run):
-                raise self._error(at, f"{text!r} refers to nothing", "write RUN.OUTPUT, or PHASE.RUN.OUTPUT")
+                raise self._error(at, f"{text!r} refers to nothing", self._shown_hint(source, run))
             if source == phase.name and phase.checkpoint and phase.checkpoint.at == "before":
                 raise self._error(at, "there is nothing of this phase to show before it", "at: after")
+
+    def _shown_hint(self, phase: str, run: str) -> str:
+        known = sorted(self._outputs(phase, run))
+        made = f"{run} leaves: {', '.join(known)}; what is made per item or member has no single file" if known else ""
+        return made or "write RUN.OUTPUT, or PHASE.RUN.OUTPUT"
 
     def _outputs(self, phase: str, run: str) -> set[str]:
         """What a run leaves under a name, whichever of its stages does."""

@@ -54,7 +54,7 @@ class Task(Struct, frozen=True):
     consumed: dict[str, str] = {}  # files of the workspace it reads, with their hashes
     kind: str = "first"  # first, retry or rerun
     told: str = ""  # a digest of what it is told besides, by a resolution
-    scope: tuple[str, ...] = ()  # globs of the working folder it may write; narrows the definition's own
+    scope: tuple[str, ...] | None = None  # globs of the working folder it may write; narrows the definition's own; None: as that
     isolation: str = ""  # worktree: the folder it works in is its own
     protect: tuple[str, ...] = ()  # globs of what judges this work: a change there is undone, and is not a success
 

@@ -20,12 +20,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lib import names
-from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError, part
+from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError, nearest, part
 from lib.disk import lenient, places
 from lib.process import processes, running
 from lib.process.backend import Finished, Status
 
-_LAYER = re.compile(r"^TOOL = Tool\([^)]*?layer=(\d)", re.M)
+_LAYER = re.compile(r"^TOOL = Tool\(.*?\blayer=(\d)", re.M | re.S)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
 
 
@@ -121,8 +121,8 @@ def find_tool(name: str) -> Path:
     """Ours, or one that the user brings. None of theirs stands in the place of one of ours."""
     found = places.find("tool", name.removesuffix(".py")) if name.endswith(".py") else None
     if not found:
-        known = ", ".join(sorted(f"{f.name}.py" for f in places.every("tool")))
-        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r}", f"the tools are: {known}")
+        known = sorted(f"{f.name.rpartition('/')[2]}.py" for f in places.every("tool"))
+        raise StrataError("UNKNOWN_TOOL", f"there is no tool {name!r}", nearest(name, known, "the tools are"))
     return found.file
 
 

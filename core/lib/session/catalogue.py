@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from lib.contract import Json, StrataError, command, nearest
-from lib.disk import records
+from lib.disk import lenient, records
 from lib.session.documents import CampaignManifest
 from lib.session.folder import require_format
 from lib.session.owner import Owner
-from lib.session.remembered import EFFECTIVE
+from lib.session.remembered import EFFECTIVE, begun_by
 
 
 def alive(session: Path) -> bool:
@@ -44,7 +44,7 @@ def find(name: str, base: Path, holds: str = ".trace") -> Path:
     if not known:
         hint = f"{command('campaign')} PLAN begins one; {command('campaign')} --list --session-base DIR looks elsewhere"
         raise StrataError("NO_SESSION", f"there are no sessions under {base}", hint)
-    hint = f"{nearest(name, [p.name for p in known])}; {command('campaign')} --list shows them all"
+    hint = f"{nearest(name, [p.name for p in known])}; {command('session')} list shows them all"
     raise StrataError("NO_SESSION", f"there is no session {name!r} under {base}", hint)
 
 
@@ -60,12 +60,18 @@ def named(session: Path) -> str:
     return re.sub(r"^\d{8}-\d{4}-", "", session.name)
 
 
+def ended_as(session: Path) -> CampaignManifest:
+    """How a run ended; of an orchestrator that was run alone, its own words."""
+    alone = sorted(session.glob("*/manifest.json")) if not (session / "manifest.json").exists() else []
+    return lenient.read(alone[0] if len(alone) == 1 else session / "manifest.json", CampaignManifest)
+
+
 def listing(base: Path) -> list[Json]:
     """The campaigns under `base`, newest first."""
     found: list[Json] = []
     for path in sorted(base.iterdir() if base.is_dir() else [], reverse=True):
         manifest = path / "manifest.json"
-        if (path / EFFECTIVE).is_file():
+        if (path / EFFECTIVE).is_file() and begun_by(path) == "campaign":
             ended = manifest.is_file()
             known = records.read(manifest, CampaignManifest) if ended else CampaignManifest(status="not ended")
             found.append({"session": path.name, "status": known.status, "grade": known.grade})

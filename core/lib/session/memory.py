@@ -20,6 +20,7 @@ from lib.disk.clock import now
 FILE = "memory.json"  # in the session
 MOST_NOTES = 500
 MOST_LETTERS = 2000  # of one note
+MOST_KIND = 60
 MOST_RENDERED = 20_000  # letters
 
 
@@ -47,6 +48,8 @@ class Memory(Struct, frozen=True):
         words = text.strip()
         if not words or not kind.strip():
             usage("a note needs a kind and a text", "note decision 'Sessions are kept in SQLite'")
+        if len(kind) > MOST_KIND:
+            usage(f"a kind of {len(kind)} letters: at most {MOST_KIND}", "a kind is a word or two: decision, lesson")
         if len(words) > MOST_LETTERS:
             usage(f"a note of {len(words)} letters: at most {MOST_LETTERS}", "write a file, and note where it is")
         with self._changing() as notes:
@@ -81,7 +84,7 @@ class Memory(Struct, frozen=True):
         shown: list[Note] = []
         left = most
         for note in reversed(holds):
-            left -= len(note.text) + len(note.by) + 8
+            left -= len(note.text) + len(note.by) + len(note.kind) + 16
             if left < 0:
                 break
             shown.insert(0, note)

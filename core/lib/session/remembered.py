@@ -26,6 +26,10 @@ class _Plan(Struct, frozen=True):
     phases: tuple[Json, ...]
 
 
+class _Tool(Struct, frozen=True):
+    tool: str = "campaign"
+
+
 class _Begun(Struct, frozen=True):
     """What a campaign cannot go on without."""
 
@@ -46,7 +50,7 @@ def read_effective(session: Path) -> Json:
 def begun_by(session: Path) -> str:
     """The tool that resumes it; none where it cannot be resumed."""
     path = session / EFFECTIVE
-    return str(files.read_json(path).get("tool", "campaign")) if path.is_file() else ""
+    return records.of(files.read_json(path), _Tool).tool if path.is_file() else ""
 
 
 def require_tool(session: Path, tool: str) -> None:

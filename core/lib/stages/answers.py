@@ -44,20 +44,23 @@ class Answers(Struct, frozen=True):
             record: Json = {"answer": answer, "by": who["by"], "at": who["when"]}
             asking_step = self._asking(base, stage, name.partition("/")[2])
             if isinstance(stage, Question):
+                if "/" in name:
+                    usage(f"{stage.name} is one question, without items", f"--answer {stage.name}=…")
                 _fits(name, answer, stage.answer_schema, ())
+                _offered(name, answer, stage.choices)
                 self._keep(name, record)
             elif asking_step:
-                step, asked = asking_step
+                step, asked, made_of = asking_step
                 _fits(name, answer, asked.answer_schema, asked.choices)
-                asking.keep_answer(self.session, step, record | {"question": asked.message})
-            elif "/" in name:
+                asking.keep_answer(self.session, step, record | {"question": asked.message, "made_of": made_of})
+            elif "/" in name or stage.name not in asking.waiting(self.folder.parent):
                 usage(f"{name} asks nothing", "see `waiting` in the manifest for what does")
             elif answer not in DECISIONS:
                 usage(f"{name} can be answered with {', '.join(DECISIONS)}, not with {answer!r}")
             else:
                 self._keep(name, record)
 
-    def _asking(self, base: Step, stage: Stage, item: str) -> tuple[Step, asking.Asked] | None:
+    def _asking(self, base: Step, stage: Stage, item: str) -> tuple[Step, asking.Asked, dict[str, str]] | None:
         """The step of a stage that waits for a person, in its newest round."""
         key = files.safe_name(item) if item else ""
         steps = {
@@ -66,7 +69,7 @@ class Answers(Struct, frozen=True):
         for step in sorted(steps, key=lambda s: -s.round):
             tried = attempts.ended(attempts.of_step(self.session, step)) if step.item == key else []
             if tried and tried[-1][1].exit_code == ExitCode.HUMAN_INPUT:
-                return step, asking.asked_in(tried[-1][1].error)
+                return step, asking.asked_in(tried[-1][1].error), tried[-1][1].made_of
         return None
 
     def take(self, stage: str, keep: Callable[[Json], None], wanted: tuple[Any, ...] | None = None) -> Json | None:
@@ -82,6 +85,12 @@ class Answers(Struct, frozen=True):
         number = 1 + len(list(self.folder.glob(f"{stage}.taken-*.json")))
         path.replace(self.folder / f"{stage}.taken-{number}.json")
         return record
+
+    def put_aside(self, stage: str) -> None:
+        """An answer that waits, and is of something else than is asked now. It stays on disk."""
+        path = self.folder / f"{stage}.json"
+        if path.exists():
+            path.replace(self.folder / f"{stage}.stale-{1 + len(list(self.folder.glob(f'{stage}.stale-*.json')))}.json")
 
     def waits(self, stage: str, wanted: tuple[Any, ...]) -> bool:
         """Whether one of these words has been said and not been taken yet."""
@@ -113,8 +122,14 @@ def _fits(name: str, answer: Any, schema: str, choices: tuple[str, ...]) -> None
     wrong = schemas.describe(answer, schemas.load(schema)) if schema else []
     if wrong:
         usage(f"the answer to {name} does not match the schema {schema}: {'; '.join(wrong)}")
-    if choices and word_of(answer) not in choices and not schema:
-        usage(f"{name} can be answered with {', '.join(choices)}, not with {answer!r}")
+    if not schema:
+        _offered(name, answer, choices)
+
+
+def _offered(name: str, answer: Any, choices: tuple[str, ...]) -> None:
+    """A word that was not offered is no answer, however much it looks like one."""
+    if choices and word_of(answer) not in choices:
+        usage(f"{name} can be answered with {', '.join(choices)}, not with {answer!r}", "a document says it under `decision`")
 
 
 def word_of(answer: Any) -> str:

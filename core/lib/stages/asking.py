@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lib.contract import ExitCode, Json
 from lib.disk import files, lenient, records
-from lib.session.documents import Manifest, Question
+from lib.session.documents import Manifest, Question, Waiting
 from lib.session.step import Step
 from lib.stages.results import StepResult
 
@@ -43,7 +43,7 @@ def questions(session: Path, stage: str, steps: Iterable[StepResult]) -> list[Js
 
 def question(session: Path, asked: Question) -> Json:
     """With how it is answered."""
-    return records.document(replace(asked, answer_with=f"--session-dir {shlex.quote(str(session))} {_flag(asked)}"))
+    return records.document(replace(asked, answer_with=f"--resume {shlex.quote(str(session))} {_flag(asked)}"))
 
 
 def flag(waiting: Json | None) -> str:
@@ -64,7 +64,8 @@ def together(asked: list[Json]) -> Json | None:
 
 def each(waiting: Json) -> list[Json]:
     """The questions of a run that waits."""
-    return waiting.get("questions", [waiting]) if waiting else []
+    known = lenient.of(waiting, Waiting)
+    return [records.document(question) for question in known.questions] or ([waiting] if waiting else [])
 
 
 def waiting(folder: Path) -> set[str]:
@@ -73,10 +74,13 @@ def waiting(folder: Path) -> set[str]:
     return {q.name for q in manifest.waiting.questions or (manifest.waiting,)} if manifest.waiting else set()
 
 
-def answer_to(session: Path, step: Step) -> Any:
-    """What a person answered to what this step asked."""
+def answer_to(session: Path, step: Step, made_of: dict[str, str]) -> Any:
+    """What a person answered to what this step asked; nothing where it is another work by now, and so another question."""
     path = session / step.folder / ANSWER
-    return files.read_json(path)["answer"] if path.exists() else None
+    record = files.read_json(path) if path.exists() else {"made_of": None}
+    then: dict[str, str] | None = record["made_of"]
+    same = then is not None and all(name in then and then[name] == part for name, part in made_of.items())
+    return record["answer"] if same else None
 
 
 def keep_answer(session: Path, step: Step, record: Json) -> None:

@@ -19,6 +19,8 @@ from lib.stages.orders import NOBODY, Orders
 from lib.stages.results import StageResult, StepResult
 from lib.tool.call import Call
 
+ASKED = "asked.json"  # beside a question's answer: what a person was last shown
+
 
 class Decisions:
     """The part of a walk that asks. What a person decided is on disk, so that walking again asks nobody twice."""
@@ -61,6 +63,7 @@ class Decisions:
         answered = self.answered(stage, step)
         if answered:
             return answered
+        self.remember_asked(step, stage, self.digests(stage))
         details = {"show": [str(p) for p in self.shown(stage)], "answer_schema": stage.answer_schema}
         question = self.answers.question(stage.name, stage.question, stage.choices) | details
         return StageResult(stage.name, ExitCode.HUMAN_INPUT, "waiting", note=stage.question, question=question)
@@ -71,13 +74,15 @@ class Decisions:
 
     def answered(self, stage: Question, step: Step) -> StageResult | None:
         """What a person said. What was shown is kept by its hash: if it changed, the question is asked again."""
-        session = self.call.session
-        shown = {session.relative(p): files.sha256(p) for p in self.shown(stage) if p.is_file()}
+        session, shown = self.call.session, self.digests(stage)
         kept = session.folder / step.folder / "answer.json"
         record = files.read_json(kept) if kept.exists() else None
         stands = record is not None and record["shown"] == shown and record["question"] == stage.question
         if not stands or not self.gone_over(stage):  # who answers once more has thought again
             about = {"question": stage.question, "shown": shown}
+            asked = kept.with_name(ASKED)
+            if asked.exists() and files.read_json(asked) != about:  # what was answered is not what would be asked now
+                self.answers.put_aside(stage.name)
             new = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | about))
             record = new | about if new else (record if stands else None)
         if not record:
@@ -96,6 +101,15 @@ class Decisions:
             words = f"{record['by']} answered {word}"
             return replace(result, exit_code=ExitCode.NEEDS_REFINEMENT, verdict="needs_revision", route=route, note=words)
         return result
+
+    def digests(self, stage: Question) -> dict[str, str]:
+        """What a person is shown, by its content."""
+        return {self.call.session.relative(p): files.sha256(p) for p in self.shown(stage) if p.is_file()}
+
+    def remember_asked(self, step: Step, stage: Question, shown: dict[str, str]) -> None:
+        """What exactly is asked: an answer that comes later is of this."""
+        if not self.call.looking:
+            files.write_json(self.call.session.folder / step.folder / ASKED, {"question": stage.question, "shown": shown})
 
     def publish(self, place: Path, answer: Any) -> None:
         files.write_json(place, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from lib.plan.agents import Agent
 from lib.plan.orchestration import FanOut
 from lib.plan.task import Limits
 
+Scope = tuple[str, ...] | None  # None: as the agent's
 TIERS = ("low-tier", "medium-tier", "high-tier")
 
 
@@ -29,7 +31,7 @@ class Own(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_uses: dict[str, int] | None = None
 
 
-def bounds(stage: FanOut, key: str, agent: Agent | None, resolve: Callable[[str], Any]) -> tuple[Limits, tuple[str, ...]]:
+def bounds(stage: FanOut, key: str, agent: Agent | None, resolve: Callable[[str], Any]) -> tuple[Limits, Scope]:
     """The limits and the scope of one item."""
     given = {name: resolve(text) for name, text in stage.each.items()}
     try:
@@ -38,7 +40,8 @@ def bounds(stage: FanOut, key: str, agent: Agent | None, resolve: Callable[[str]
         raise StrataError("BAD_ITEMS", f"{stage.name}: {key!r}: {error}", "see foreach.each in the orchestrator") from None
     _within(stage, key, agent, own)
     known = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None and name != "scope"}
-    return replace(stage.limits, **known), own.scope or ()
+    known |= {"max_uses": stage.limits.max_uses | own.max_uses} if own.max_uses is not None else {}
+    return replace(stage.limits, **known), own.scope
 
 
 def _within(stage: FanOut, key: str, agent: Agent | None, own: Own) -> None:
@@ -51,7 +54,7 @@ def _within(stage: FanOut, key: str, agent: Agent | None, own: Own) -> None:
     }
     for name, bound in most.items():
         wanted = getattr(own, name)
-        if wanted is not None and (wanted <= 0 or (bound is not None and wanted > bound)):
+        if wanted is not None and (not wanted > 0 or not math.isfinite(wanted) or (bound is not None and wanted > bound)):
             raise _wider(stage, key, f"{name}: {wanted:g}", f"at most {bound:g}" if bound is not None else "more than 0")
     for tool, wanted in (own.max_uses or {}).items():
         bound = min([c[tool] for c in (limits.max_uses, agent.max_uses if agent else {}) if tool in c], default=wanted)
@@ -60,7 +63,8 @@ def _within(stage: FanOut, key: str, agent: Agent | None, own: Own) -> None:
     if own.model is not None:
         config.model_id(own.model)
         highest = limits.model or (agent.tier if agent else "")
-        if highest in TIERS and (own.model not in TIERS or TIERS.index(own.model) > TIERS.index(highest)):
+        tiers = own.model in TIERS and highest in TIERS
+        if highest and not (own.model == highest or (tiers and TIERS.index(own.model) <= TIERS.index(highest))):
             raise _wider(stage, key, f"the model {own.model}", f"at most {highest}")
     for glob in own.scope or ():
         if agent and not globs.inside(glob, agent.scope):

@@ -93,6 +93,9 @@ class _Peeking(Answers, frozen=True):
         record = files.read_json(path) if path.exists() else None
         return record if record and (wanted is None or record["answer"] in wanted) else None
 
+    def put_aside(self, stage: str) -> None:
+        pass
+
     def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
         record = self.take(stage, lambda record: None, choices)
         return str(record["answer"]) if record else super().decided(stage, occasion, choices)

@@ -40,7 +40,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
     if stopped_by and stopped_by.question:
         manifest["waiting"] = stopped_by.question
         choices = ", ".join(stopped_by.question["choices"])
-        hint = f"run the same command with {stopped_by.question['answer_with']}" + (f" (one of {choices})" if choices else "")
+        hint = f"run the same tool with {stopped_by.question['answer_with']}" + (f" (one of {choices})" if choices else "")
         manifest["error"] = {"code": "HUMAN_INPUT", "message": stopped_by.question["question"], "hint": hint}
     elif stopped_by:
         error = stopped_by.error or {"code": "STAGE_FAILED", "message": stopped_by.note}

@@ -85,7 +85,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
         "item": task.item,
         "outputs": {o.name: records.document(o) | {"schema": schemas.load(o.schema) if o.schema else ""} for o in task.outputs},
         "cause": [_cause(call, path) for path in order.context],
-        "scope": task.scope,
+        "scope": task.scope if task.scope else ("nothing" if task.scope == () else ""),
         "isolation": task.isolation,
         "protect": task.protect,
         "accept": [*task.accept, tools.code_digest(tools.find_tool(task.accept[0]))] if task.accept else "",

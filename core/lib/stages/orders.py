@@ -108,7 +108,6 @@ class Orders(Struct):
             scope=scope,
             limits=limits,
             accept=worker.accept,
-            answer=asking.answer_to(self.call.session.folder, replace(step, item=files.safe_name(key) if key else "")),
         )
         cause = self.causes.get(stage.name)
         order = Order(
@@ -123,16 +122,18 @@ class Orders(Struct):
             context=(cause,) if cause else (),
             reads=(self.call.session.folder / step.artifacts.parents[0 if not step.round else 1],) if cause else (),
         )
-        return sealed(self.call, order)
+        order = sealed(self.call, order)
+        answer = asking.answer_to(self.call.session.folder, order.step, order.task.made_of)
+        return sealed(self.call, replace(order, task=replace(order.task, answer=answer))) if answer is not None else order
 
     def _label(self, label: Label, here: Here) -> Label:
         dimensions = {name: self.fill(text, here) for name, text in label.dimensions.items()}
         tags = tuple(dict.fromkeys(self.fill(tag, here) for tag in label.tags))
         return replace(label, dimensions=dimensions, tags=tags)
 
-    def _bounds(self, stage: Stage, agent: str, here: Here) -> tuple[Limits, tuple[str, ...]]:
+    def _bounds(self, stage: Stage, agent: str, here: Here) -> tuple[Limits, each.Scope]:
         if not isinstance(stage, FanOut) or not stage.each:
-            return stage.limits, ()
+            return stage.limits, None
         return each.bounds(stage, here.key, agents.load(agent) if agent else None, lambda text: self.resolve(text, here))
 
     def _chosen(self, stage: Stage, worker: Worker, here: Here) -> str:

@@ -24,7 +24,13 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
     if modifier:
         add("--modifier", default="", help="run only the stages this modifier keeps")
     add("--resume", metavar="SESSION", help="resume a session as it was started: its folder, or its name under sessions/")
-    add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
+    add(
+        "--explain",
+        "--dry-run",
+        action="store_true",
+        dest="explain",
+        help="say for every step what would become of it and why; run nothing",
+    )
     if stages:
         add("--from", metavar="STAGE", dest="start_from", help="do this stage (or STAGE/ITEM) and those behind it again")
     if stages:

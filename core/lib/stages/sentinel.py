@@ -255,7 +255,7 @@ class Verification:
         stage = Stage(name, STAGES[name], Worker(agent=agent), Limits(self_heal=fixes), retry_max=0 if fixes else 1)
         task = Task(inputs=inputs, outputs=agents.load(agent).outputs)
         if fixes:
-            task = replace(task, scope=self.terms.scope, protect=self.judges.globs())
+            task = replace(task, scope=self.terms.scope or None, protect=self.judges.globs())
         call, stage, order, earlier = self.order(stage, cycle, task, agent, context)
         done = skip(call, stage, order, earlier) or perform(call, stage, order, earlier)
         self.remember(name, done, cycle)

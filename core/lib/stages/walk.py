@@ -81,7 +81,7 @@ class Walk(Decisions):
                 if result.exit_code != ExitCode.SUCCESS and not result.open:
                     return result
             self.position += 1
-            if stage.name == self.until:
+            if stage.name == self.until and not self.gone_over(stage):  # a round that was sent back is not where it ends
                 break
         return None
 
@@ -146,7 +146,8 @@ class Walk(Decisions):
         if not words.complete:
             return None
         result = self.together(stage, words)
-        if not words.past and not words.all_ok and not self.goes_on(stage, result):
+        waits = any(asking.waits(word) for word in words.known.values())  # nothing is tried again meanwhile
+        if not waits and not words.past and not words.all_ok and not self.goes_on(stage, result):
             return None
         for order in words.orders:
             self.keep(order, words.known[order.key])
@@ -189,7 +190,9 @@ class Walk(Decisions):
             if revise:
                 return StageResult(stage.name, revise.exit_code, "needs_revision", steps, revise.error, revise.note)
             return StageResult(stage.name, ExitCode.SUCCESS, "done", steps, note=note)
-        error = {"code": "ITEMS_FAILED", "message": f"{note}: {_reasons(bad)}", "hint": "see `items` in the manifest"}
+        hints = {part(s.error, "hint") for s in bad if s.verdict != "blocked"}
+        hint = hints.pop() if len(hints) == 1 else ""
+        error = {"code": "ITEMS_FAILED", "message": f"{note}: {_reasons(bad)}", "hint": hint or "see `items` in the manifest"}
         if stage.on_item_failure == "ask":
             return self.ask_about_items(stage, steps, error, note)
         if stage.on_item_failure == "skip" and good and stage.min_success is None:

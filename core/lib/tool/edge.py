@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from lib import names
-from lib.contract import LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
+from lib.contract import CORE, LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.disk import places
 from lib.disk.redact import redact
 from lib.process import forking, keeper, nursery, processes
@@ -39,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog=f"uv run core/{tool.name}.py",
+        prog=f"uv run core/{tool.name}.py" if (CORE / f"{tool.name}.py").is_file() else f"uv run {sys.argv[0]}",
         description=tool.summary,
         epilog=f"example:\n  {tool.example}",
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=shutil.get_terminal_size().columns - 2),

@@ -82,7 +82,7 @@ def readable(said: Json) -> str:
     shown = lenient.of(said, _Shown)
     lines = [shown.result, ""] if shown.result else []
     for stage in shown.stages:
-        mark = {"success": "✓", "skipped": "·"}.get(stage.status, "✗")
+        mark = {"success": "✓", "skipped": "·", "not-run": "·", "blocked": "·", "human-input": "?"}.get(stage.status, "✗")
         lines.append(f"{mark} {stage.name}: {stage.status}  {stage.error or stage.artifact}")
     lines += [f"{known.session}: {known.status}" + (f", {known.grade}" if known.grade else "") for known in shown.sessions]
     for phase in shown.phases:

@@ -7,7 +7,9 @@ stderr and to the session.
 
 from __future__ import annotations
 
+import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -23,6 +25,7 @@ from lib.tool.call import Call
 
 ADDRESS = "service.json"  # in the session: where it is reached, while it is
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+MOST_BYTES = 16_000_000  # of one request
 
 
 Answer = Callable[[str, str, bytes], tuple[int, str, bytes]]  # of method, path and body: status, type and body
@@ -35,17 +38,45 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.answer, self.served = answer, served
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hung up is no news."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    timeout = 30  # seconds without a byte of a request
+
     def do_GET(self) -> None:
-        host = str(self.headers["Host"] or "")
-        if (host.rpartition(":")[0] or host) not in LOOPBACK:  # a page elsewhere whose name leads here
-            return self._send(403, "text/plain", b"only for this machine")
+        refused = self._refused()
+        if refused:
+            self.close_connection = True
+            return self._send(*refused)
         length = int(self.headers["Content-Length"] or 0)
         body = self.rfile.read(length) if length else b""
-        self._send(*cast(_Server, self.server).answer(self.command, self.path, body))
+        try:
+            answer = cast(_Server, self.server).answer(self.command, self.path, body)
+        except Exception as error:  # noqa: BLE001 - one bad request does not end a service; what it was is said
+            answer = (500, "text/plain", f"{type(error).__name__}: {error}".encode())
+        self._send(*answer)
+
+    def _refused(self) -> tuple[int, str, bytes] | None:
+        """Only for programs of this machine, and only what can be read to its end."""
+        hosts = self.headers.get_all("Host") or [""]
+        names = {host.rpartition(":")[0] if re.search(r":\d+$", host) else host for host in hosts}
+        origin = str(self.headers["Origin"] or "")
+        if len(hosts) != 1 or not names <= set(LOOPBACK):  # a page elsewhere whose name leads here
+            return 403, "text/plain", b"only for this machine"
+        if origin and not re.fullmatch(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", origin):
+            return 403, "text/plain", b"not for pages of other sites"
+        if self.headers["Transfer-Encoding"]:
+            return 411, "text/plain", b"say its length"
+        length = str(self.headers["Content-Length"] or "0")
+        if not length.isdecimal():
+            return 400, "text/plain", b"that is no length"
+        if int(length) > MOST_BYTES:
+            return 413, "text/plain", b"too large"
+        return None
 
     do_POST = do_GET  # noqa: N815 - as the library calls it
 
@@ -72,7 +103,9 @@ def http(call: Call, answer: Answer, port: int = 0) -> Json:
     with server, _announced(call, f"http://127.0.0.1:{server.server_address[1]}"):
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
         thread.start()
-        processes.stopping.wait()
+        parent = os.getppid()
+        while not processes.stopping.wait(1.0) and os.getppid() == parent:
+            pass  # it ends with whoever started it
         server.shutdown()
         thread.join()
     return count.document()
@@ -84,9 +117,11 @@ def lines(call: Call, answer: Callable[[str], str | None]) -> Json:
     heard: queue.Queue[str | None] = queue.Queue()
 
     def listen() -> None:
-        for line in sys.stdin:
-            heard.put(line)
-        heard.put(None)
+        try:
+            for line in sys.stdin.buffer:
+                heard.put(line.decode("utf-8", "replace"))
+        finally:
+            heard.put(None)
 
     with _announced(call, "stdio"):
         threading.Thread(target=listen, daemon=True).start()

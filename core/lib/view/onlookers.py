@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lib.contract import Json
 from lib.session import watchers
-from lib.view import page, report, terminal
+from lib.view import page, reader, report, terminal
 
 
 class Onlookers:
@@ -20,7 +20,10 @@ class Onlookers:
         terminal.end()
 
     def ended(self, session: Path, document: Json) -> Path | None:
-        return page.write(session, ended=True)
+        seen = reader.Reader(session).look(ended=True)
+        if not (session / "manifest.json").exists():  # a campaign has written its own
+            report.write(session, seen)
+        return page.write(session, ended=True, seen=seen)
 
 
 def attend() -> None:

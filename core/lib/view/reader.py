@@ -68,7 +68,7 @@ class Reader:
         self._hear()
         effective = lenient.read(folder / "effective-config.json", Effective)
         plan = effective.plan
-        manifest = lenient.read(folder / "manifest.json", CampaignManifest)
+        manifest = catalogue.ended_as(folder)
         going = not ended and catalogue.alive(folder)
         book = ledger.Ledger(folder, strict=False)
         reserved = book.open()

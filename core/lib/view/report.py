@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lib.disk import files, lenient
+from lib.plan.params import in_words
 from lib.session import signals
 from lib.session.attempts import OUTCOME
 from lib.session.documents import (
@@ -104,7 +105,7 @@ def _asked(session: Path) -> list[str]:
     if not plan.phases:
         return []
     lines = ["## Asked", "", *([plan.description, ""] if plan.description else [])]
-    lines += [*(f"- {name}: {value}" for name, value in plan.params.items()), ""] if plan.params else []
+    lines += [*(f"- {name}: {in_words(value)}" for name, value in plan.params.items()), ""] if plan.params else []
     for phase in plan.phases:
         how = f"checked by {', '.join(phase.checks)}" if phase.checks else f"not checked: {phase.unverified}"
         lines.append(f"- **{phase.name}**: {', '.join(map(_run, phase.runs))}; {how}")
@@ -126,7 +127,7 @@ def _goal(manifest: CampaignManifest) -> list[str]:
 
 
 def _run(run: PlannedRun) -> str:
-    given = ", ".join(f"{key}={value}" for key, value in {**run.params, **run.inputs}.items())
+    given = ", ".join(f"{key}={in_words(value)}" for key, value in {**run.params, **run.inputs}.items())
     return f"{Path(run.orchestrator).name}{' ' + run.modifier if run.modifier else ''}" + (f" ({given})" if given else "")
 
 

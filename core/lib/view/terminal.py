@@ -172,7 +172,7 @@ def _line(node: Node, depth: int, now: float, bar: int) -> Text:
 
 def _progress(line: Text, node: Node, bar: int) -> None:
     done = sum(n.status == "success" for n in node.nodes)
-    bad = sum(n.status not in ("success", RUNNING, PARKED, PENDING) for n in node.nodes)
+    bad = sum(n.status not in ("success", "waiting", RUNNING, PARKED, PENDING) for n in node.nodes)
     going = sum(n.status in (RUNNING, PARKED) for n in node.nodes)
     wanted = max(node.wanted, len(node.nodes))
     filled = round(bar * (done + bad) / wanted)

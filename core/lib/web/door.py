@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lib.contract import StrataError, usage
-from lib.disk import files, records
+from lib.disk import files, records, redact
 from lib.disk.clock import now
 from lib.tool.call import Call
 from lib.web import manners, reading, rules, wire
@@ -29,6 +29,7 @@ from lib.web.rules import Rules
 
 REDIRECTS = (301, 302, 303, 307, 308)
 BUSY = (429, 503)
+MOST_ROBOTS = 5_000_000  # bytes, of which the first half million are read
 MOST_RETRIES = 2
 # What trying again does not help: the site has said no, or has nothing.
 FINAL = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 451, 501})
@@ -104,7 +105,9 @@ class Door:
     def _ask(self, method: str, url: str, reason: str, headers: dict[str, str], body: bytes, most: int) -> Page:
         if not reason.strip():
             usage(f"{url}: no reason is given", "say in a few words what it is asked for: it stands in the evidence")
-        asked = Fetched(method, url, reason, now(), sent_sha256=files.digest_bytes(body) if body else "")
+        _check_headers(headers)
+        sent = files.digest_bytes(body) if body else ""
+        asked = Fetched(method, url, reason, now(), sent_sha256=sent, asked_with=_asked_with(headers))
         if self.shelf.recorded:
             return self._page(self.shelf.replayed(asked))
         began = time.monotonic()
@@ -130,14 +133,14 @@ class Door:
 
         method, hops = asked.method, list[Hop]()
         url = _parsed(asked.url)
-        first = _host(url)
+        first = _origin(url)
         while True:
             rules.check_name(self.rules, url.scheme, _host(url), bool(url.userinfo))
             if mannered:
                 self._mannered(url)
             known = self.shelf.copy_of(str(url)) if method == "GET" and not headers else None
-            place, raw = self._hop(method, url, headers if _host(url) == first else {}, body, known, most)
-            hops.append(Hop(str(url), place.address, raw.status))
+            raw = self._hop(method, url, headers if _origin(url) == first else {}, body, known, most)
+            hops.append(Hop(str(url), raw.address, raw.status))
             kept = {name: value for name, value in raw.headers.items() if name in KEPT_HEADERS}
             came = replace(asked, final_url=str(url), status=raw.status, headers=kept, hops=tuple(hops))
             if raw.status == 304 and known:
@@ -146,7 +149,7 @@ class Door:
             came = replace(came, sha256=raw.sha256, size=raw.size, body=raw.body)
             where = raw.headers.get("location", "")
             if raw.status not in REDIRECTS or not where:
-                if raw.status == 200 and method == "GET" and ("etag" in kept or "last-modified" in kept):
+                if raw.status == 200 and method == "GET" and not headers and ("etag" in kept or "last-modified" in kept):
                     self.shelf.keep_copy(str(url), came)
                 return came
             if len(hops) > self.rules.max_redirects:
@@ -161,9 +164,7 @@ class Door:
             except httpx2.InvalidURL as error:
                 raise rules.refuse(f"{asked.url} leads to {where[:200]!r}: {error}", "the site is wrong") from None
 
-    def _hop(
-        self, method: str, url: Any, headers: dict[str, str], body: bytes, known: Fetched | None, most: int
-    ) -> tuple[rules.Place, wire.Raw]:
+    def _hop(self, method: str, url: Any, headers: dict[str, str], body: bytes, known: Fetched | None, most: int) -> wire.Raw:
         """One exchange; a site that is busy and says for how long is waited for."""
         conditions = {"if-none-match": "etag", "if-modified-since": "last-modified"}
         asks = {name: known.headers[of] for name, of in conditions.items() if of in known.headers} if known else {}
@@ -172,7 +173,7 @@ class Door:
             raw = wire.exchange(self.rules, self.session, place, wire.Outgoing(method, url, asks | headers, body), most)
             wait = manners.retry_after(raw.headers.get("retry-after", "")) if raw.status in BUSY else 0.0
             if not wait or tries == MOST_RETRIES or wait > self.rules.max_wait_seconds:
-                return place, raw
+                return raw
             self.report("web", {"what": f"{url.host} asks to wait {wait:g} s"})
             manners.pause(wait)
         raise AssertionError("unreachable")
@@ -183,6 +184,8 @@ class Door:
         if self.rules.robots:
             robots = self._robots_of(url)
             delay = max(delay, robots.delay)
+            if robots.closed:
+                raise StrataError("UNREACHABLE", f"{url.host} cannot say what robots may do", "try again later")
             if not robots.allows(str(url)):
                 hint = "leave it out; `robots: false` is for sites of your own"
                 raise rules.refuse(f"robots.txt of {url.host} does not allow {url}", hint)
@@ -204,15 +207,34 @@ class Door:
             return known.status, wire.read_body(self.session, known.body)
         asked = Fetched("GET", str(url), "robots.txt", now())
         try:
-            fetched = self._fetch(asked, {}, b"", 1_000_000, mannered=False)
+            fetched = self._fetch(asked, {}, b"", MOST_ROBOTS, mannered=False)
         except StrataError as error:
-            if error.code not in ("UNREACHABLE", "TIMEOUT", "TOO_LARGE", "TOO_MANY_REDIRECTS"):
-                raise
             self.shelf.keep(replace(asked, error=error.document()))
-            return (599 if error.code in ("UNREACHABLE", "TIMEOUT") else 404), b""
+            if error.code != "TOO_MANY_REDIRECTS":
+                raise
+            return 404, b""
         self.shelf.keep(fetched)
-        self.shelf.keep_copy(str(url), fetched)
+        if fetched.status < 500:  # trouble passes
+            self.shelf.keep_copy(str(url), fetched)
         return fetched.status, wire.read_body(self.session, fetched.body)
+
+
+def _check_headers(headers: dict[str, str]) -> None:
+    """What cannot be sent is refused by its name: its value may be a secret."""
+    for name, value in headers.items():
+        sound = value.isascii() and value.isprintable() and name.isascii() and name.replace("-", "").isalnum()
+        if not sound or name.lower() == "host":
+            usage(f"the header {name!r} cannot be sent", "printable ASCII, without a line's end; Host is the door's")
+
+
+def _asked_with(headers: dict[str, str]) -> str:
+    """A digest of the headers that a caller gives; of one that looks like a credential, only that it is there."""
+
+    def secret(name: str) -> bool:
+        return name.lower() == "authorization" or redact.credential_name(name.replace("-", "_"))
+
+    plain = {name.lower(): "" if secret(name) else value for name, value in headers.items()}
+    return files.digest(sorted(plain.items()))[:16] if plain else ""
 
 
 def _parsed(text: str) -> Any:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lib.contract import Json, StrataError
 from lib.disk import files, records
+from lib.disk.redact import REDACTED, credential_name
 
 BODIES = Path("web/bodies")  # in the session
 COPIES = Path("web/copies")  # in the session, by address: what is asked for again only if it has changed
 FOLDER = "web"  # in an attempt
+OUTCOME = "outcome.json"
 KEPT_HEADERS = (
     "content-type",
     "content-language",
@@ -49,6 +53,7 @@ class Fetched(Struct, frozen=True):
     size: int = 0
     body: str = ""  # below the session
     sent_sha256: str = ""  # of what was sent
+    asked_with: str = ""  # a digest of the headers it was asked with, credentials excepted
     hops: tuple[Hop, ...] = ()
     unchanged: bool = False  # the session's own copy is still what the site has
     elapsed_seconds: float = 0.0
@@ -57,7 +62,7 @@ class Fetched(Struct, frozen=True):
     @property
     def key(self) -> str:
         """By which a recording of it is found."""
-        return files.digest([self.method, self.url, self.sent_sha256])[:16]
+        return files.digest([self.method, self.url, self.sent_sha256, self.asked_with])[:16]
 
 
 class Shelf:
@@ -74,16 +79,19 @@ class Shelf:
         with self._lock:
             folder = self.attempt / FOLDER
             number = len(list(folder.glob("*.json"))) + 1 if folder.is_dir() else 1
-            files.write_json(folder / f"{number:03d}-{fetched.key}.json", records.document(fetched))
+            shown = replace(fetched, url=discreet(fetched.url), final_url=discreet(fetched.final_url))
+            shown = replace(shown, hops=tuple(replace(hop, url=discreet(hop.url)) for hop in fetched.hops))
+            files.write_json(folder / f"{number:03d}-{fetched.key}.json", records.document(shown))
         return fetched
 
     def replayed(self, asked: Fetched) -> Fetched:
         """What was recorded for this request: of the same attempt at the same step, and of several the next."""
         assert self.recorded
         step = self.attempt.parent.relative_to(self.session)
-        ours = sorted((self.attempt.parent).glob("attempt-*"), key=_number)
-        theirs = sorted((self.recorded / step).glob("attempt-*"), key=_number)
-        place = ours.index(self.attempt)
+        everybody = sorted((self.recorded / step).glob("attempt-*"), key=_number)
+        ended = [a for a in everybody if (a / OUTCOME).exists()]  # one that was cut off was done again
+        theirs = ended or [a for a in everybody if (a / FOLDER).is_dir()]
+        place = sum((a / OUTCOME).exists() for a in self.attempt.parent.glob("attempt-*"))
         found: list[Path] = []
         if place < len(theirs):
             found = sorted((theirs[place] / FOLDER).glob(f"*-{asked.key}.json"))
@@ -112,6 +120,15 @@ class Shelf:
 
     def _copy(self, url: str) -> Path:
         return self.session / COPIES / f"{files.digest(url)[:32]}.json"
+
+
+def discreet(url: str) -> str:
+    """Without the value of what looks like a credential in its query."""
+
+    def hidden(found: re.Match[str]) -> str:
+        return f"{found[1]}={REDACTED}" if credential_name(found[1].lstrip("?&")) else found[0]
+
+    return re.sub(r"([?&][^=&#]+)=([^&#]*)", hidden, url)
 
 
 def _number(attempt: Path) -> int:

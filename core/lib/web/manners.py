@@ -48,10 +48,10 @@ def pause(seconds: float) -> None:
 def retry_after(text: str) -> float:
     """Seconds, from either form of the header; 0 where it says nothing."""
     if text.strip().isdecimal():
-        return float(text)
+        return min(float(text), 1e9)
     try:
         return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
 
 

@@ -54,11 +54,11 @@ def refuse(message: str, hint: str) -> StrataError:
 
 
 class Place(Struct, frozen=True):
-    """Where a request goes: the name that was asked for, and the checked address that is connected to."""
+    """Where a request goes: the name that was asked for, and the checked addresses, one of which is connected to."""
 
     host: str
     port: int
-    address: str
+    addresses: tuple[str, ...]  # all checked; the next is tried where one cannot be reached
 
 
 def check_name(rules: Rules, scheme: str, host: str, userinfo: bool) -> None:
@@ -84,7 +84,7 @@ def locate(rules: Rules, host: str, port: int) -> Place:
         why = special(address)
         if why:
             raise refuse(f"{host} leads to {address}, which is {why}", f"private: [{host}:{port}] in {FILE} allows it by name")
-    return Place(host, port, addresses[0])
+    return Place(host, port, tuple(addresses))
 
 
 def special(address: str) -> str:

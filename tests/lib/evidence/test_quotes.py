@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lib.evidence.quotes import find, normalise, rejoined
+from lib.evidence.quotes import BREAK, find, normalise, rejoined
 
 words = st.lists(st.text(alphabet="abcdefghilmnorstuéßñ", min_size=1, max_size=9), min_size=3, max_size=30)
 SETTINGS = settings(deadline=None, max_examples=300)
@@ -42,7 +42,7 @@ def test_what_stands_in_a_text_is_found_however_it_was_set(text: list[str], ways
     found = find(quote, source)
     assert found, (quote, source)
     for one in found:
-        assert normalise(source[one.offset : one.end]).text == normalise(quote).text
+        assert normalise(source[one.offset : one.end]).text.replace(BREAK, "") == normalise(quote).text
         assert one.text == source[one.offset : one.end]
 
 
@@ -77,7 +77,23 @@ def test_the_page_and_the_surrounding_words_are_said() -> None:
         ("", "anything", 0),
         ("   ", "any thing", 0),
         ("a a", "a a a", 2),
-        ("x² + 1", "x2 + 1", 1),  # as NFKC has it
+        ("x² + 1", "x2 + 1", 0),  # another number, whatever NFKC makes of it
+        ("105 patients", "about 10⁵ patients", 0),
+        ("grew by 51 percent", "grew by 5¹ percent", 0),
+        ("21⁄2 cups", "2½ cups", 0),
+        ("1020 mg", "a dose of 10-\n20 mg", 0),
+        ("202021", "in 2020-\n21 season", 0),
+        ("5 3 = 2", "5 -\n3 = 2", 0),
+        ("5% of users", "only 0.5% of users", 0),
+        ("000 users", "15,000 users", 0),
+        ("5 degrees", "fell to -5 degrees", 0),
+        ("5 degrees", "at 5 degrees", 1),
+        ("15", "15.", 1),
+        ("state-of-the-art example", "a state-\nof-the-art exam-\nple here", 1),
+        ("한국 사람", unicodedata.normalize("NFD", "이 한국 사람 은"), 1),
+        (unicodedata.normalize("NFC", "কো"), unicodedata.normalize("NFD", "কো"), 1),
+        ("hello world", "hello\u200e world", 1),
+        ("cafe", "cafe\u0301", 0),
         ("10 000", "10\u202f000", 1),
     ],
 )

@@ -267,7 +267,10 @@ def test_a_site_without_robots_allows_all_and_one_that_cannot_say_nothing(
     if allowed:
         assert this.get(f"{site.url}/", "x").ok
     else:
-        assert refused(lambda: this.get(f"{site.url}/", "x")).code == "WEB_REFUSED"
+        error = refused(lambda: this.get(f"{site.url}/", "x"))
+        assert (error.code, error.detail) == ("UNREACHABLE", {}), "trouble passes: that is tried again"
+        site.pages["/robots.txt"] = (404, {}, b"")
+        assert door(tmp_path, site, robots=True).get(f"{site.url}/", "x").ok
 
 
 def test_a_host_is_asked_one_after_the_other_whoever_asks(tmp_path: Path, site: Site) -> None:
@@ -434,3 +437,110 @@ def test_a_body_that_was_changed_in_a_recording_is_not_believed(tmp_path: Path, 
     page.path.write_bytes(b"false")
     again = door(tmp_path / "two", driver="replay", fixtures=tmp_path / "one/session")
     assert refused(lambda: again.get(f"{site.url}/", "x")).code == "CORRUPT_STATE"
+
+
+# What was tried, and did not hold once
+
+
+@pytest.mark.parametrize("headers_first", [True, False])
+def test_a_byte_now_and_then_is_no_answer(tmp_path: Path, headers_first: bool) -> None:
+    """Neither in the headers nor in the body: the time of a request is its time."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(65536)
+            if headers_first:
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(100):
+                try:
+                    client.sendall(b"X" if headers_first else b"H")
+                except OSError:
+                    return
+                time.sleep(0.1)
+
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    began = time.monotonic()
+    port = listener.getsockname()[1]
+    bounds = {"private": (f"127.0.0.1:{port}",), "timeout_seconds": 0.5}
+    assert refused(lambda: door(tmp_path, **bounds).get(f"http://127.0.0.1:{port}/", "x")).code == "TIMEOUT"
+    assert time.monotonic() - began < 5
+    listener.close()
+    thread.join()
+
+
+def test_packed_bodies_of_all_kinds_come_whole_or_not_at_all(tmp_path: Path, site: Site) -> None:
+    raw = zlib.compressobj(wbits=-15)
+    site.pages["/two"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(b"first ") + gzip.compress(b"second"))
+    site.pages["/raw"] = (200, {"Content-Encoding": "deflate"}, raw.compress(b"plain") + raw.flush())
+    site.pages["/garbage"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(b"first") + b"and garbage")
+    site.pages["/empty"] = (200, {"Content-Encoding": "gzip"}, b"")
+    this = door(tmp_path, site)
+    assert this.get(f"{site.url}/two", "x").content == b"first second"
+    assert this.get(f"{site.url}/raw", "x").content == b"plain"
+    assert this.get(f"{site.url}/empty", "x").content == b""
+    assert refused(lambda: this.get(f"{site.url}/garbage", "x")).code == "UNREADABLE"
+
+
+def test_what_was_asked_with_headers_is_no_copy_for_those_without(tmp_path: Path, site: Site) -> None:
+    def page(headers: dict[str, str]) -> Answer:
+        known = headers.get("accept") == "application/json"
+        if "if-modified-since" in headers:
+            return 304, {}, b""
+        return 200, {"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}, b"{}" if known else b"<p>"
+
+    site.pages["/"] = page
+    this = door(tmp_path, site)
+    assert this.get(f"{site.url}/", "x", {"Accept": "application/json"}).content == b"{}"
+    assert this.get(f"{site.url}/", "x").content == b"<p>"
+
+
+def test_a_secret_goes_to_its_own_origin_only_and_stands_nowhere(tmp_path: Path, site: Site) -> None:
+    other = Site()
+    try:
+        other.pages["/"] = (200, {}, b"x")
+        site.pages["/away"] = (302, {"Location": f"{other.url}/"}, b"")
+        this = door(tmp_path, site, private=(f"127.0.0.1:{site.port}", f"127.0.0.1:{other.port}"))
+        this.get(f"{site.url}/away?api_key=open-sesame-123&page=2", "x", {"Authorization": "Bearer very-secret-word"})
+        assert "authorization" not in other.seen[-1][2], "another port is another place"
+        error = refused(lambda: this.get(f"{site.url}/", "x", {"X-Key": "very-secret-word\n"}))
+        assert "'X-Key'" in error.message and "secret" not in error.message
+    finally:
+        other.close()
+    text = "".join(p.read_text() for p in (tmp_path / "session").rglob("*.json"))
+    assert "sesame" not in text and "secret-word" not in text and "page=2" in text
+
+
+def test_odd_answers_of_a_site_are_errors_with_evidence(tmp_path: Path, site: Site) -> None:
+    this = door(tmp_path, site)
+    for where in ("mailto:a@b.c", "javascript:alert(1)", "http://[bad/"):
+        site.pages["/"] = (302, {"Location": where}, b"")
+        assert refused(lambda: this.get(f"{site.url}/", "x")).code in ("WEB_REFUSED", "UNREACHABLE")
+    site.pages["/"] = (503, {"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}, b"")
+    assert refused(lambda: this.get(f"{site.url}/", "x")).code == "HTTP_503"
+    assert len(evidence(tmp_path)) == 4
+
+
+def test_the_next_address_is_tried_where_one_is_dead(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.pages["/"] = (200, {}, b"hello")
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, site.port)) for ip in ("127.0.0.9", "127.0.0.1")]
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *a, **k: found if host == "two.test" else real(host, *a, **k))
+    this = door(tmp_path, private=(f"two.test:{site.port}",))
+    page = this.get(f"http://two.test:{site.port}/", "x")
+    assert page.content == b"hello" and page.evidence.hops[0].address == "127.0.0.1"
+
+
+def test_a_replay_keeps_apart_what_headers_tell_apart_and_forgets_what_was_cut_off(tmp_path: Path, site: Site) -> None:
+    site.pages["/a"] = lambda headers: (200, {}, headers.get("x-page", "none").encode())
+    live = door(tmp_path / "one", site)
+    for number in ("1", "2"):
+        live.get(f"{site.url}/a", "x", {"X-Page": number})
+    steps = tmp_path / "one/session/trial/stages/01-one"
+    (steps / "attempt-1").rename(steps / "attempt-2")
+    (steps / "attempt-1/out").mkdir(parents=True)  # it was killed before it asked
+    again = door(tmp_path / "two", driver="replay", fixtures=tmp_path / "one/session")
+    assert again.get(f"{site.url}/a", "x", {"X-Page": "2"}).content == b"2"
+    assert again.get(f"{site.url}/a", "x", {"X-Page": "1"}).content == b"1"

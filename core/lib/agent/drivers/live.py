@@ -13,7 +13,7 @@ from lib.agent import sandbox
 from lib.agent.drivers import WRITE_TOOLS, Answer, Request
 from lib.agent.drivers.conversation import Conversation, end_cli, hear, to_answer, watch
 from lib.contract import Json, StrataError
-from lib.disk import redact
+from lib.disk import globs, redact
 from lib.process import environment, processes
 from lib.tool import grant
 from lib.workspace.snapshot import IGNORED
@@ -157,6 +157,11 @@ def never_written(request: Request) -> list[str]:
 def allow_rules(request: Request) -> list[str]:
     """What runs without asking. File tools are let write only below the folders of this request."""
     rules: list[str] = []
+    odd = [glob for glob in request.write_globs if globs.unsafe(glob)]
+    odd += [str(folder) for folder in (request.cwd, *request.write_dirs) if ")," in str(folder)]
+    if odd:
+        message = f"{odd[0]!r} cannot be a rule for an agent: it could end the rule and begin another"
+        raise StrataError("UNSAFE_PATH", message, "use a path without brackets and commas", final=True)
     for rule in request.tools:
         if rule in WRITE_TOOLS:
             rules += [f"Edit(/{folder}/**)" for folder in request.write_dirs if folder != request.cwd or not request.write_globs]

@@ -83,7 +83,7 @@ def _loops(seen: Scene, box: Node, lines: list[Line], x: int, y: int) -> list[st
             words = f"{back.name}: {back.source} sent the work back to {back.target}, {back.times} times"
             parts.append(tag("path", tag("title", e(words)), cls="edge loop", d=path, marker_end="url(#arrow)"))
             parts.append(
-                tag("text", e(f"↺{back.times}"), cls="small", x=right + 8, y=(source + target) // 2 + (source == target) * 14)
+                tag("text", e(f"↺{back.times}"), cls="small", x=right + 22, y=(source + target) // 2 + (source == target) * 14)
             )
     return parts
 

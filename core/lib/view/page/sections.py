@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
 from lib.contract import Json
 from lib.disk import lenient
+from lib.plan.params import in_words
 from lib.session import verified
 from lib.session.documents import CheckResult, Decision, Fixes, Results
 from lib.view import terminal
@@ -35,7 +37,7 @@ def header(seen: Scene) -> list[str]:
     ]
     parts = [tag("h1", e(root.name), " ", badge(root.status), " ", grade(root.grade))]
     parts += [tag("p", e(seen.description))] if seen.description and seen.description != seen.goal else []
-    parts += [soft(", ".join(f"{name}: {value}" for name, value in seen.params.items()))] if seen.params else []
+    parts += [soft(", ".join(f"{name}: {in_words(value)}" for name, value in seen.params.items()))] if seen.params else []
     parts.append(soft(f"Started {date(seen.started)}, in {seen.session.name}"))
     parts += [soft("The run is still going; this is how it stood when the page was made.")] if seen.alive else []
     listed = [tag("li", tag("b", e(value)), tag("span", e(name))) for value, name in facts]
@@ -171,6 +173,13 @@ def _check(session: Path, record: CheckResult) -> list[str]:
     return [e(record.name), result, e(record.errors), f"{e(record.note)} {evidence}{inline}"]
 
 
+class _Answered(Struct, frozen=True):
+    question: str = ""
+    answer: Any = ""
+    by: str = ""
+    at: str = ""
+
+
 class _Denial(Struct, frozen=True):
     tool_name: str = ""
     tool_input: Json = {}
@@ -186,6 +195,12 @@ def decisions(seen: Scene) -> list[str]:
             said = f"{known.decision} by {known.by}, {known.when}" + (f": {known.why}" if known.why else "")
             mark = badge("success" if known.decision == "approve" else "failed", known.decision)
             parts.append(tag("p", mark, " ", e(known.question), " ", tag("span", e(said), cls="soft")))
+    for path in sorted(session.glob("**/stages/**/answer.json")):
+        told = lenient.read(path, _Answered)
+        if told.by:
+            words = tag("code", e(short(json.dumps(told.answer, ensure_ascii=False), 300)))
+            who = tag("span", e(f"by {told.by}, {told.at}"), cls="soft")
+            parts.append(tag("p", badge("success", "answered"), " ", e(told.question), " ", words, " ", who))
     for where in ("escalations", "refinements", "resolutions"):
         for path in sorted((session / where).glob("*.md")):
             parts.append(folded(path.relative_to(session).as_posix(), cut(read(path), TEXT_LIMIT)))
