@@ -40,6 +40,10 @@ def furnished(house: House, model) -> House:
     for name in ("security", "clarity"):
         found = [{"severity": "major", "claim": "It says too little", "where": "docs/spec.md"}]
         (house.folder / f"docs/{name}.json").write_text(json.dumps({"findings": found}))
+    task = {"id": "a", "goal": "g", "agent": "implementer", "files": ["a.py"], "criteria": [{"id": "a-1", "text": "it holds"}]}
+    (house.folder / "plan.json").write_text(json.dumps({"tasks": [task]}))
+    made = {"task": {}, "outputs": {"data": str(house.folder / "plan.json")}, "cwd": ".", "out": "."}
+    (house.folder / "made.json").write_text(json.dumps(made))
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
     return house
 
@@ -56,6 +60,8 @@ def test_the_example_of_a_tool_runs(furnished: House, name: str) -> None:
     if name == "signals":  # it waits for a run that has ended
         said = ("--layer", "orch", "--signal-name", "ospec")
         assert furnished.json("signals", "write", "--session-dir", make(furnished, words), *said).code == 0
+    if name == "memory":
+        (furnished.folder / "sessions/mine").mkdir(parents=True)
     if name == "session":
         assert furnished.json("check", "ruff", "--cwd", str(furnished.folder / "my-project")).code == 0
     ran = subprocess.run(

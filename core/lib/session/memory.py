@@ -71,6 +71,13 @@ class Memory(Struct, frozen=True):
                 notes[place] = replace(notes[place], invalid=why.strip())
             return len(found)
 
+    def forget(self, which: Callable[[Note], bool]) -> int:
+        """Takes notes away for good. Returns how many."""
+        with self._changing() as notes:
+            before = len(notes)
+            notes[:] = [note for note in notes if not which(note)]
+            return before - len(notes)
+
     def prune(self, most: int) -> int:
         """Keeps at most so many: those that do not hold go first, then the oldest. Returns how many went."""
         with self._changing() as notes:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from lib.disk import places
 from lib.plan import agents
 from support import ROOT, House
 
@@ -14,7 +15,8 @@ DEFINITIONS = sorted((ROOT / "prompts").glob("*/*.md"))
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda p: p.stem)
 def test_every_definition_in_the_house_is_valid_and_says_who_the_agent_is(path: Path) -> None:
-    agent = agents.load(path.stem)
+    pack = path.parent.name if path.parent.name not in places.LAYERS else ""
+    agent = agents.load(f"{pack}/{path.stem}" if pack else path.stem)
     assert "You are" in agent.system_prompt
     assert 15 <= len(path.read_text().splitlines()) <= 120
 

@@ -1,0 +1,43 @@
+"""Finding the build system of a repository, and building it: what is there, what was run, and what came of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lib.plan.checks_file import Check
+from msgspec import Struct
+
+
+class System(Struct, frozen=True):
+    name: str
+    mark: str  # the file by which it is known
+    command: tuple[str, ...]
+    needs: str = ""  # a program
+
+    @property
+    def missing(self) -> str:
+        return self.needs if self.needs and not shutil.which(self.needs) else ""
+
+
+SYSTEMS = (
+    System("Python", "pyproject.toml", ("{python}", "-m", "compileall", "-q", "-x", r"(^|/)(\.[^/]+|node_modules|build)/", ".")),
+    System("Python", "setup.py", ("{python}", "-m", "compileall", "-q", "-x", r"(^|/)(\.[^/]+|node_modules|build)/", ".")),
+    System("npm", "package.json", ("npm", "run", "build", "--if-present"), "npm"),
+    System("Cargo", "Cargo.toml", ("cargo", "build", "--quiet"), "cargo"),
+    System("Go", "go.mod", ("go", "build", "./..."), "go"),
+    System("Maven", "pom.xml", ("mvn", "-q", "-DskipTests", "compile"), "mvn"),
+    System("CMake", "CMakeLists.txt", ("sh", "-c", "cmake -S . -B build && cmake --build build"), "cmake"),
+    System("Make", "Makefile", ("make",), "make"),
+)
+
+
+def find(cwd: Path, command: str = "") -> System | None:
+    """What the plan says, or what the repository shows; None where there is nothing to build."""
+    if command:
+        return System("as the plan says", "", ("sh", "-c", command))
+    return next((system for system in SYSTEMS if (cwd / system.mark).is_file()), None)
+
+
+def check(system: System) -> Check:
+    return Check("build", system.command, timeout_seconds=1800.0)

@@ -1,0 +1,95 @@
+"""Aggregation without a model: what the members of a cluster found, merged, with who said it, and what is open between them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lib.disk import files, lenient
+from lib.evidence import findings
+from lib.evidence.findings import SEVERITIES, Finding
+from lib.stages import rosters
+from msgspec import Struct
+
+from packs.forge.tables import Member, Verdict
+
+
+class Said(Struct, frozen=True):
+    """Of a member's data, besides its findings."""
+
+    cross_cutting: tuple[str, ...] = ()
+
+
+class Cluster(Struct, frozen=True):
+    members: tuple[Member, ...]
+    cross_cutting: tuple[tuple[str, str], ...] = ()  # who, and what
+    data: dict[str, Path] = {}  # by member: its typed data
+    prose: dict[str, Path] = {}
+
+    @property
+    def merged(self) -> list[Finding]:
+        return findings.merge(f for m in self.members for f in m.findings)
+
+
+def read(roster: Path) -> Cluster:
+    """Everybody who was asked. Who failed, or left something that cannot be read, has failed."""
+    members: list[Member] = []
+    said: list[tuple[str, str]] = []
+    data: dict[str, Path] = {}
+    prose: dict[str, Path] = {}
+    for entry in rosters.read(roster).entries:
+        places = {name: (roster.parent / path).resolve() for name, path in entry.outputs.items()}
+        if entry.verdict != "done" or "data" not in places:
+            members.append(Member(entry.key, False, why=entry.message or entry.code or entry.status))
+            continue
+        data[entry.key] = places["data"]
+        prose |= {entry.key: places["report"]} if "report" in places else {}
+        document = json.loads(places["data"].read_text(encoding="utf-8"))
+        found = findings.of(document, entry.key) if "findings" in document else []
+        members.append(Member(entry.key, True, tuple(found)))
+        said += [(entry.key, text) for text in lenient.of(document, Said).cross_cutting if text.strip()]
+    return Cluster(tuple(members), tuple(said), data, prose)
+
+
+def publish(cluster: Cluster, folder: Path) -> None:
+    """Every intermediate file stays: the prose, and its typed data beside it."""
+    for name, path in cluster.prose.items():
+        files.write_atomic(folder / f"{name}.md", path.read_text(encoding="utf-8"))
+    for name, path in cluster.data.items():
+        files.write_atomic(folder / f"{name}.json", path.read_text(encoding="utf-8"))
+
+
+def page(title: str, cluster: Cluster, verdict: Verdict, tensions: str = "Unresolved Tensions") -> str:
+    """By severity, with who said it; nothing is resolved here."""
+    merged = cluster.merged
+    lines = [f"# {title}", "", f"**{verdict.word}**: {verdict.why}", ""]
+    lines += ["## Missing coverage", "", *(f"- {warning}" for warning in verdict.warnings), ""] if verdict.warnings else []
+    for word in SEVERITIES:
+        of_word = [f for f in merged if f.severity == word]
+        lines += [f"## {word.capitalize()}", "", *(_line(f) for f in of_word), ""] if of_word else []
+    lines += [] if merged else ["Nothing was found.", ""]
+    apart = findings.tensions(merged)
+    if apart:
+        lines += [f"## {tensions}", ""]
+        for tension in apart:
+            lines.append(f"- **{tension.topic}**")
+            lines += [f"  - {side}: {f.claim} ({', '.join(f.who)})" for side, found in tension.sides.items() for f in found]
+        lines.append("")
+    if cluster.cross_cutting:
+        lines += ["## Cross-Cutting Concerns", "", *(f"- {text} ({who})" for who, text in cluster.cross_cutting), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _line(found: Finding) -> str:
+    where = f" `{found.where}`" if found.where else ""
+    task = f" [task {found.task}]" if found.task else ""
+    more = f"\n  {found.evidence}" if found.evidence else ""
+    return f"- {found.claim}{where}{task} ({', '.join(found.who)}){more}"
+
+
+def by_task(found: list[Finding]) -> dict[str, list[Finding]]:
+    """What failed, by the task it belongs to; what belongs to none under nothing."""
+    table: dict[str, list[Finding]] = {}
+    for one in found:
+        table.setdefault(one.task, []).append(one)
+    return table
