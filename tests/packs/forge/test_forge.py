@@ -167,6 +167,7 @@ def test_a_feature_goes_from_its_request_to_reviewed_code(house: House, agents: 
     assert forge(house).code == 0 and len(agents.asked) == before, "nothing finished is done twice"
 
 
+@pytest.mark.long
 def test_a_critical_finding_sends_the_design_back_once_and_the_whole_cluster_looks_again(house: House, agents: Agents) -> None:
     """TS-2; CT-AC-6, CT-AC-7, ORCH-AC-8"""
     agents.critical = ["ct-security"]
@@ -186,6 +187,7 @@ def test_a_build_that_fails_is_planned_again_and_nobody_verifies_it(house: House
     assert "upper()" in (house.workspace / "greet.py").read_text()
 
 
+@pytest.mark.long
 def test_a_review_that_asks_for_a_change_has_one_round(house: House, agents: Agents) -> None:
     """R-AC-8"""
     agents.wants_change = True
@@ -195,6 +197,7 @@ def test_a_review_that_asks_for_a_change_has_one_round(house: House, agents: Age
     assert "asked:" in agents.prompts["planner"][1]
 
 
+@pytest.mark.long
 def test_a_task_that_was_never_done_is_found_out_and_the_end_is_true(house: House, agents: Agents) -> None:
     """TS-4; phantom work, and three rounds that do not help, end with 12 and never with 0"""
     agents.lies = "nothing"
@@ -204,7 +207,7 @@ def test_a_task_that_was_never_done_is_found_out_and_the_end_is_true(house: Hous
     assert "loud is marked done, and none of its files has changed" in (docs(house) / "verifier.md").read_text()
 
 
-@pytest.mark.parametrize(("who", "code"), [("r-knowledge", 0), ("r-security", 1)])
+@pytest.mark.parametrize(("who", "code"), [pytest.param("r-knowledge", 0, marks=pytest.mark.long), ("r-security", 1)])
 def test_knowledge_never_blocks_and_security_always_does(house: House, agents: Agents, who: str, code: int) -> None:
     """TS-5, TS-6; R-AC-4, R-AC-5"""
     agents.fails = {who}
@@ -214,7 +217,7 @@ def test_knowledge_never_blocks_and_security_always_does(house: House, agents: A
     assert f"{who}: it is missing" in text
 
 
-@pytest.mark.parametrize("failed", [("ct-strategy",), ("ct-strategy", "ct-security")])
+@pytest.mark.parametrize("failed", [pytest.param(("ct-strategy",), marks=pytest.mark.long), ("ct-strategy", "ct-security")])
 def test_one_critic_may_fail_and_two_may_not(house: House, agents: Agents, failed: tuple[str, ...]) -> None:
     """One is asked once more, then its side is named as missing; two fail the cluster, which is run once more."""
     agents.fails = set(failed)
@@ -279,6 +282,7 @@ def test_a_person_takes_a_proposal_by_its_number(house: House) -> None:
     assert "there is no proposal 9" in house.json("forge", "knowledge", "apply", "9").error["message"]
 
 
+@pytest.mark.long
 def test_the_door_takes_a_request_and_says_where_it_goes(house: House, agents: Agents) -> None:
     words = ["Greet loudly, please", "--tests", "quick", "--checks", str(house.workspace / "checks.yaml")]
     ran = house.json("forge", *words, "--session-dir", str(house.folder / "s"), timeout=280)

@@ -1,0 +1,104 @@
+"""What is said to be met is looked up again; work that is not there is found out; scanners find what was added."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from packs.forge import builds, clusters, criteria, scanners
+from packs.forge.criteria import Answer, Evidence
+from packs.forge.tables import Verdict
+from packs.forge.tasks import Task
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> tuple[Path, str]:
+    def git(*words: str) -> str:
+        argv = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x", *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "old.py").write_text("def old():\n    return 1\n")
+    (tmp_path / "other.py").write_text("x = 1\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    return tmp_path, git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "nobody has answered"),
+        (Answer("AC-1", "fail", why="it is slow"), "not met. it is slow"),
+        (Answer("AC-1", "PASSED"), "not met"),
+        (Answer("AC-1", "pass"), "no file is named"),
+        (Answer("AC-1", "pass", Evidence("none.py", 1)), "is not there"),
+        (Answer("AC-1", "pass", Evidence("../etc/passwd", 1)), "is not there"),
+        (Answer("AC-1", "pass", Evidence("old.py", 99)), "has 2 lines, not 99"),
+        (Answer("AC-1", "pass", Evidence("old.py", 2, "return 2")), "does not say 'return 2'"),
+        (Answer("AC-1", "pass", Evidence("old.py", 2, "return  1")), ""),
+    ],
+)
+def test_a_criterion_is_met_only_with_evidence_that_can_be_looked_up(
+    repository: tuple[Path, str], answer: Answer | None, words: str
+) -> None:
+    found = criteria.judge({"AC-1": "task-a"}, [answer] if answer else [], repository[0], "v-tasks")
+    assert (not words and not found) or (words in found[0].claim and found[0].task == "task-a" and found[0].blocks)
+
+
+def test_a_task_that_is_marked_done_and_is_not_there_is_a_blocker(repository: tuple[Path, str]) -> None:
+    cwd, base = repository
+    done = [
+        Task("a", files=("old.py",)),
+        Task("b", files=("new.py", "tests/test_new.py")),
+        Task("c", files=("other.py", "test_idle.py")),
+    ]
+    (cwd / "new.py").write_text("def new():\n    return 2\n")
+    (cwd / "tests").mkdir()
+    (cwd / "tests/test_new.py").write_text("from new import new\n\n\ndef test_new() -> None:\n    assert new() == 2\n")
+    (cwd / "other.py").write_text("x = 2\n")
+    (cwd / "test_idle.py").write_text("def test_nothing() -> None:\n    assert True\n")
+    found = {f.task: f for f in criteria.phantoms(done, cwd, base)}
+    assert set(found) == {"a", "c"}
+    assert found["a"].severity == "blocker" and "none of its files has changed" in found["a"].claim
+    assert found["c"].severity == "major" and "never call other.py" in found["c"].claim
+
+
+def test_a_secret_that_was_added_is_a_blocker_and_is_not_repeated() -> None:
+    token = "ghp_" + "a" * 30
+    diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,2 +10,3 @@\n same\n+token = '{token}'\n-old = '{token}'\n+fine = 1\n"
+    (found,) = scanners.secrets(diff)
+    assert (found.severity, found.where) == ("blocker", "x.py:11")
+    assert token not in found.evidence
+
+
+def test_the_build_system_is_found_by_its_file(tmp_path: Path) -> None:
+    assert builds.find(tmp_path) is None
+    for name, system in (
+        ("Makefile", "Make"),
+        ("go.mod", "Go"),
+        ("Cargo.toml", "Cargo"),
+        ("package.json", "npm"),
+        ("pyproject.toml", "Python"),
+    ):
+        (tmp_path / name).write_text("")
+        found = builds.find(tmp_path)
+        assert found and found.name == system
+    given = builds.find(tmp_path, "make all")
+    assert given and given.command == ("sh", "-c", "make all")
+
+
+def test_a_page_keeps_everybody_and_shows_what_is_open(tmp_path: Path) -> None:
+    """CT-AC-3, CT-AC-4, CT-AC-5"""
+    from lib.evidence.findings import Finding
+    from packs.forge.tables import Member
+
+    one = Finding("major", "it is slow", who=("ct-scalability",), topic="cache", stance="for")
+    two = Finding("minor", "it is too clever", who=("ct-maintainability",), topic="cache", stance="against")
+    cluster = clusters.Cluster(
+        (Member("ct-scalability", True, (one,)), Member("ct-maintainability", True, (two,))), (("ct-strategy", "cost"),)
+    )
+    text = clusters.page("Review", cluster, Verdict("DONE", "fine", ("ct-security: missing",)))
+    assert text.index("## Major") < text.index("## Minor") < text.index("## Unresolved Tensions") < text.index("## Cross-Cutting")
+    assert "it is slow (ct-scalability)" in text and "ct-security: missing" in text
