@@ -65,4 +65,4 @@ def unplanned(call: Call, error: StrataError) -> Json:
     }
     files.write_json(folder / "manifest.json", manifest)
     call.artifact = folder / "manifest.json"
-    return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
+    return manifest | {"session_dir": str(folder), "report": str(watchers.place(folder))}

@@ -256,4 +256,4 @@ class Campaign(Progress):
         manifest = files.read_json(folder / "manifest.json") | {"status": "failure", "exit_code": 1, "error": error}
         files.write_json(folder / "manifest.json", manifest)
         self.state("STOPPED")
-        return manifest | {"session_dir": str(folder), "report": str(watchers.report(folder))}
+        return manifest | {"session_dir": str(folder), "report": str(watchers.place(folder))}

@@ -121,7 +121,7 @@ class Progress(Struct):
         produced.write(folder, self.source)
         files.write_json(folder / "manifest.json", manifest)
         self.state("COMPLETE" if code in DONE else ("WAITING" if self.waiting() else "STOPPED"))
-        path = watchers.report(folder)
+        path = watchers.place(folder)
         self.call.artifact = folder / "manifest.json"
         sums = ledger.Ledger(folder).figures()
         held = f", {sums.held:.4f} held" if sums.held else ""

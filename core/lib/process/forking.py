@@ -23,6 +23,7 @@ from lib.contract import CORE
 from lib.process import keeper
 from lib.process.channels import NUMBER, readable
 
+RARE = ("lib.web", "lib.tool.service")  # few tools need them, and they import half of the network
 INSIST_SECONDS = 15.0  # a tool whose asker is gone is told to stop; after this long it is killed
 
 
@@ -106,6 +107,8 @@ def _order(channel: socket.socket) -> int:
 def _load() -> None:
     for path in sorted((CORE / "lib").rglob("*.py")):
         name = ".".join(path.relative_to(CORE).with_suffix("").parts)
+        if name.startswith(RARE):
+            continue
         module = importlib.import_module(name.removesuffix(".__init__"))
         prepare = getattr(module, "prepare_for_forks", None)
         if prepare:

@@ -56,6 +56,11 @@ class Session:
             attempt.out.mkdir()
             return attempt
 
+    def numbers(self) -> int:
+        """How many beginnings and ends there have been."""
+        path = self.folder / NUMBERS
+        return path.stat().st_size if path.exists() else 0
+
     def next_number(self) -> int:
         """Of the next beginning or end in this session. Clocks are set back; this only goes up."""
         with locks.held(self.folder / NUMBERS) as descriptor:

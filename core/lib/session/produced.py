@@ -54,7 +54,7 @@ class Produced(Struct, frozen=True):
 
 
 class _Holds(Struct, frozen=True):
-    """Of a manifest: what it lists."""
+    """Of a run's own list."""
 
     outputs: tuple[Produced, ...] = ()
 
@@ -67,8 +67,8 @@ def identity(step: Step, key: str, output: str) -> str:
 
 def of_session(session: Path) -> list[Produced]:
     """What its runs have listed so far, in the order of the plan."""
-    manifests = [*sorted(session.glob("*/manifest.json")), *sorted(session.glob("phases/*/*/manifest.json"))]
-    return [one for path in manifests for one in lenient.read(path, _Holds).outputs]
+    lists = [*sorted(session.glob(f"*/{FILE}")), *sorted(session.glob(f"phases/*/*/{FILE}"))]
+    return [one for path in lists for one in lenient.read(path, _Holds).outputs]
 
 
 def document(session: Path, found: list[Produced], source: str = "") -> Json:

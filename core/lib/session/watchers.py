@@ -33,6 +33,11 @@ class Watcher(Protocol):
 watchers: list[Watcher] = []
 
 
+def place(session: Path) -> Path:
+    """Where the report will be when the run has ended: it is made together with the page."""
+    return session / REPORT
+
+
 def report(session: Path) -> Path:
     for watcher in watchers:
         watcher.reported(session)

@@ -31,10 +31,10 @@ def listed(call: Call, orchestration: Orchestration, base: Step, results: dict[s
 
 
 def _of_step(call: Call, step: Step, one: StepResult, label: Label) -> list[Produced]:
-    tries = [outcome for _, outcome in call.session.ended(step)]
-    if not one.ok or not tries:
+    last = one.outcome
+    if not one.ok or not last or not last.outputs:
         return []
-    last = tries[-1]
+    tries = [outcome for _, outcome in call.session.ended(step)] if one.attempts > 1 else [last]
     costs = [o.cost_usd for o in tries if o.cost_usd is not None]
     return [
         Produced(

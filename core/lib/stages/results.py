@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from lib.contract import STATUS, ExitCode, Json, part
+from lib.session.outcome import Outcome
 
 
 class StepResult(Struct, frozen=True):
@@ -24,6 +25,7 @@ class StepResult(Struct, frozen=True):
     came_to: str = ""  # a digest of that and of all it made
     item: Any = None  # what it was done for
     warnings: tuple[str, ...] = ()
+    outcome: Outcome | None = None  # what it is made from
 
     @property
     def ok(self) -> bool:

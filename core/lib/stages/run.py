@@ -8,9 +8,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from lib.contract import NEVER_ABSORBED, STATUS, ExitCode, Interrupted, Json, StrataError
+from lib.disk import files
 from lib.plan.orchestration import Stage
 from lib.process import fanout
 from lib.session.events import Timer
+from lib.session.produced import FILE as OUTPUTS
 from lib.session.produced import write as write_outputs
 from lib.stages import asking, copies, exhaustion, manifest, produced, worktrees
 from lib.stages.order import Order
@@ -25,9 +27,18 @@ class Run(Walk):
 
     def go(self) -> Json:
         said = self.tell(self.walk())
+        self.list_outputs(said["outputs"])
+        return said
+
+    def list_outputs(self, found: list[Json]) -> None:
+        """What the run has produced, where that is news; one that ends early on purpose takes nothing from the list."""
+        path = self.home / OUTPUTS
+        nothing_done = all(result.skipped for result in self.results.values()) and path.exists()
+        if nothing_done and (self.until or files.read_json(path)["outputs"] == found):
+            return
+        files.write_json(path, {"outputs": found})
         if self.call.session.outermost:
             write_outputs(self.call.session.folder, self.orchestration.name)
-        return said
 
     def visit(self, stage: Stage) -> tuple[StageResult | None, str]:
         self.tell(running=True)
@@ -42,10 +53,10 @@ class Run(Walk):
         names = [s.name for s in self.orchestration.stages]
         document = manifest.build(self.orchestration.name, names, self.results, stopped_by, self.until)
         path = self.home / "manifest.json"
-        if not running:
-            document["outputs"] = produced.listed(self.call, self.orchestration, self.base, self.results, self.orders.labels)
         manifest.write(manifest.while_running(document) if running else document, path, self.call.session)
         self.call.artifact = path
+        if not running:
+            document["outputs"] = produced.listed(self.call, self.orchestration, self.base, self.results, self.orders.labels)
         return document | {"trace_id": self.call.trace_id, "session_dir": str(self.call.session.folder), "manifest": str(path)}
 
     def do(self, stage: Stage) -> StageResult:

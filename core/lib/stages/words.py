@@ -109,6 +109,7 @@ def result_of(call: Call, order: Order, outcome: Outcome, attempts: int, skipped
         came_to=files.digest([did, [[c.output, c.sha256] for c in outcome.outputs]]),
         item=order.task.item,
         warnings=outcome.warnings,
+        outcome=outcome,
     )
 
 

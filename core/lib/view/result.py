@@ -34,6 +34,13 @@ class Result(Struct, frozen=True):
 
 
 def of(seen: Scene) -> Result:
+    """Worked out once for a scene: the page and the report say the same."""
+    if seen.result is None:
+        seen.result = _of(seen)
+    return seen.result
+
+
+def _of(seen: Scene) -> Result:
     session = seen.session
     start = began.read(session)
     cwd = Path(start.cwd) if start.cwd else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -116,6 +117,7 @@ class Scene(Struct):
     driver: str = ""
     started: float | None = None
     now: float = 0.0
+    result: Any = None  # what came of it, once somebody has asked (`result.of`)
 
     def counts(self) -> dict[str, int]:
         """How many steps have which status."""
