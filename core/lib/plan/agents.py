@@ -110,11 +110,16 @@ def find(name: str, within: str = "") -> places.Found:
     if not found:
         known = [f.name for f in places.every("agent")]
         raise StrataError("UNKNOWN_AGENT", f"there is no agent {name!r}", nearest(name, known, "see agent.py --list; there are"))
-    same = [f for folder in places.KINDS["agent"].house if (f := HOUSE / folder / f"{name}.md").is_file() and found.ours]
+    same = _of_that_name(name) if found.ours else ()
     if len(same) > 1 and found.file in same:
         named = ", ".join(str(p.relative_to(PROMPTS)) for p in same)
         raise StrataError("AMBIGUOUS_AGENT", f"two definitions are called {name!r}: {named}", "rename one")
     return found
+
+
+@cache
+def _of_that_name(name: str) -> tuple[Path, ...]:
+    return tuple(f for folder in places.KINDS["agent"].house if (f := HOUSE / folder / f"{name}.md").is_file())
 
 
 def load(name: str, within: str = "") -> Agent:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from lib.contract import Json
-from lib.disk import files
+from lib.disk import files, lenient, records
 from lib.session import watchers
 from lib.session.folder import Session
 from lib.view import page, reader, report, terminal
 
 DRAWN = ".drawn"  # in the session: of what the page was made
+
+
+class Drawn(Struct, frozen=True):
+    """Of what a page was made."""
+
+    numbers: int = -9
+    said: str = ""
 
 
 class Onlookers:
@@ -25,14 +34,16 @@ class Onlookers:
 
     def ended(self, session: Path, document: Json) -> Path | None:
         made, drawn = session / "report.html", session / DRAWN
-        said = [document.get(name) for name in ("exit_code", "error", "waiting")]
-        now = files.digest([Session(session, None).numbers(), said])
-        if made.exists() and drawn.exists() and drawn.read_text(encoding="utf-8") == now:
+        said = files.digest([document.get(name) for name in ("exit_code", "error", "waiting")])
+        now = Drawn(Session(session, None).numbers(), said)
+        before = lenient.read(drawn, Drawn)
+        if made.exists() and before.said == now.said and now.numbers - before.numbers <= 1:  # that the last run has ended is one
+            files.write_json(drawn, records.document(now))
             return made  # a run that did nothing has nothing new to show
         seen = reader.Reader(session).look(ended=True)
         report.write(session, seen)
         page.write(session, ended=True, seen=seen)
-        files.write_atomic(drawn, now)
+        files.write_json(drawn, records.document(now))
         return made
 
 
