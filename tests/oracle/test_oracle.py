@@ -28,7 +28,7 @@ from oracle.model import World, content_of, value_of
 from oracle.shapes import FILES, Campaign, Run, campaigns, write
 
 START = {name: f"{name} at first\n" for name in FILES}
-CASES = int(os.environ.get("STRATA_CASES", "24"))
+CASES = int(os.environ.get("STRATA_CASES", "18"))
 few = settings(
     max_examples=CASES,
     deadline=None,

@@ -453,3 +453,18 @@ def test_a_workspace_that_is_gone_is_named(trial: House) -> None:
     ran = resume(trial)
     assert (ran.code, ran.error["code"]) == (1, "NO_WORKSPACE")
     assert "--cwd" in ran.error["hint"]
+
+
+def test_a_tool_whose_interpreter_breaks_is_called_once_more(trial: House) -> None:
+    """Rare, and nobody's fault: what it had finished is not done again, and a person is not asked about it."""
+    write(trial, phase("one", "oa"))
+    trial.orchestrator("version: 1\nname: oa\nstages:\n" + STAGE % ("a", "a"), "oa")
+    path = trial.folder / "core/coordinator.py"
+    breaks = "    import os, signal\n    mark = call.cwd / 'broke'\n"
+    breaks += "    if not mark.exists():\n        mark.touch()\n        os.kill(os.getpid(), signal.SIGSEGV)\n"
+    text = path.read_text()
+    at = text.index("def main(call: Call) -> Json:\n") + len("def main(call: Call) -> Json:\n")
+    trial.put(path, text[:at] + breaks + text[at:])
+    ran = campaign(trial)
+    assert ran.code == 0, ran.stderr[-1500:]
+    assert any(event.get("event") == "crashed" for event in ran.events)

@@ -40,6 +40,10 @@ class Made(Struct, frozen=True):
     path: str = ""
 
 
+RESUMES = 3  # from this layer up, calling a tool again resumes what it was doing
+BROKE = tuple(-number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
+
+
 class Said(Struct, frozen=True):
     """What of a tool's document other layers read."""
 
@@ -205,15 +209,21 @@ def call_tool(
         else:
             on_line(line)
 
-    finished = running.run(
-        [*tool_argv(script), *arguments],
-        env={**env, names.CALLER: "tool", **path_of(script)},
-        stdin=stdin,
-        timeout_seconds=timeout_seconds,
-        grace=processes.grace_seconds(caller_layer),
-        on_line=hear,
-        silence_seconds=SILENT_SECONDS,
-    )
+    def once() -> Finished:
+        return running.run(
+            [*tool_argv(script), *arguments],
+            env={**env, names.CALLER: "tool", **path_of(script)},
+            stdin=stdin,
+            timeout_seconds=timeout_seconds,
+            grace=processes.grace_seconds(caller_layer),
+            on_line=hear,
+            silence_seconds=SILENT_SECONDS,
+        )
+
+    finished = once()
+    if caller_layer >= RESUMES and finished.exit_code in BROKE and not processes.stopping.is_set():
+        on_line(json.dumps({"event": "crashed", "tool": name, "signal": -finished.exit_code, "does": "it is called once more"}))
+        finished = once()  # the interpreter broke: what it had finished is not done again, and costs nothing
     if finished.status is Status.LOST:
         error = {
             "code": "LOST",

@@ -207,7 +207,8 @@ def test_a_task_that_was_never_done_is_found_out_and_the_end_is_true(house: Hous
     assert "loud is marked done, and none of its files has changed" in (docs(house) / "verifier.md").read_text()
 
 
-@pytest.mark.parametrize(("who", "code"), [pytest.param("r-knowledge", 0, marks=pytest.mark.long), ("r-security", 1)])
+@pytest.mark.long
+@pytest.mark.parametrize(("who", "code"), [("r-knowledge", 0), ("r-security", 1)])
 def test_knowledge_never_blocks_and_security_always_does(house: House, agents: Agents, who: str, code: int) -> None:
     """TS-5, TS-6; R-AC-4, R-AC-5"""
     agents.fails = {who}
