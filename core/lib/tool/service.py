@@ -94,6 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def http(call: Call, answer: Answer, port: int = 0) -> Json:
     """Answers requests on 127.0.0.1 until it is stopped."""
+    parent = os.getppid()  # before anybody is told where it is: they may be gone at once
     count = _Count(call)
     try:
         server = _Server(port, answer, count.one)
@@ -103,7 +104,6 @@ def http(call: Call, answer: Answer, port: int = 0) -> Json:
     with server, _announced(call, f"http://127.0.0.1:{server.server_address[1]}"):
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
         thread.start()
-        parent = os.getppid()
         while not processes.stopping.wait(1.0) and os.getppid() == parent:
             pass  # it ends with whoever started it
         server.shutdown()
