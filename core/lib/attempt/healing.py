@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lib.agent.drivers.conversation import AGENT_SESSION
 from lib.attempt import refinements
 from lib.attempt.underway import Underway
-from lib.contract import REPEATED, ExitCode
-from lib.disk import files
+from lib.contract import REPEATED, ExitCode, Json
+from lib.disk import files, lenient
 from lib.plan.task import Task
 from lib.session.attempts import Attempt
 from lib.session.outcome import Outcome
@@ -78,8 +78,16 @@ def used(cut_short: Attempt) -> Counter[str]:
     """How often an interrupted session had called each tool: that counts, where it is continued."""
     path = cut_short.folder / "transcript.jsonl"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    said = [line for line in lines if '"AssistantMessage"' in line]
-    return Counter(name for line in said for name in re.findall(r'"name": "(\w+)", "input": \{', line))
+    said = [lenient.parse(line, _Message) for line in lines]
+    blocks = [block for message in said if message.type == "AssistantMessage" for block in message.content]
+    return Counter(str(block["name"]) for block in blocks if "name" in block and "input" in block)
+
+
+class _Message(Struct, frozen=True):
+    """A line of a transcript, of which the last may be torn."""
+
+    type: str = ""
+    content: tuple[Json, ...] = ()
 
 
 def feedback(done: Underway, work: Outcome) -> Path:

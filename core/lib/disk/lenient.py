@@ -17,8 +17,16 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 def read(path: Path, kind: type[Record]) -> Record:
     """The record in a JSON file. Of one that is damaged, or not there yet, every field has its default."""
     try:
-        return of(json.loads(path.read_bytes()), kind)
-    except (ValueError, RecursionError, OSError):
+        return parse(path.read_bytes(), kind)
+    except OSError:
+        return kind()
+
+
+def parse(text: str | bytes, kind: type[Record]) -> Record:
+    """The record in a line of JSON; one that is torn is an empty one."""
+    try:
+        return of(json.loads(text), kind)
+    except (ValueError, RecursionError):
         return kind()
 
 

@@ -173,25 +173,31 @@ def document(found: Sequence[Finding]) -> Json:
 
 
 def markdown(title: str, found: Sequence[Finding]) -> str:
-    """By severity, with who said it; then what is open between them."""
-    lines = [f"# {title}", ""]
+    return "\n".join([f"# {title}", "", *by_severity(found), *open_between(found)]).rstrip() + "\n"
+
+
+def by_severity(found: Sequence[Finding]) -> list[str]:
+    """The worst first, with who said it, as lines of a page."""
+    lines: list[str] = []
     for word in SEVERITIES:
         of_word = [f for f in found if f.severity == word]
         lines += [f"## {word.capitalize()} ({len(of_word)})", "", *(_line(f) for f in of_word), ""] if of_word else []
-    if not found:
-        lines += ["Nothing was found.", ""]
-    open_ones = tensions(found)
-    if open_ones:
-        lines += ["## Unresolved tensions", ""]
-        for tension in open_ones:
-            lines += [f"- **{tension.topic}**"]
-            lines += [f"  - {stance}: {f.claim} ({', '.join(f.who)})" for stance, fs in tension.sides.items() for f in fs]
-        lines.append("")
-    return "\n".join(lines)
+    return lines or ["Nothing was found.", ""]
+
+
+def open_between(found: Sequence[Finding], title: str = "Unresolved tensions") -> list[str]:
+    """Both sides of what is not agreed on."""
+    apart = tensions(found)
+    lines = [f"## {title}", ""] if apart else []
+    for tension in apart:
+        sides = [f"  - {stance}: {f.claim} ({', '.join(f.who)})" for stance, fs in tension.sides.items() for f in fs]
+        lines += [f"- **{tension.topic}**", *sides]
+    return [*lines, ""] if apart else []
 
 
 def _line(found: Finding) -> str:
     where = f" `{found.where}`" if found.where else ""
+    task = f" [task {found.task}]" if found.task else ""
     who = f" ({', '.join(found.who)})" if found.who else ""
     more = "".join(f"\n  {name}: {text}" for name, text in (("Evidence", found.evidence), ("Fix", found.fix)) if text)
-    return f"- {found.claim}{where}{who}{more}"
+    return f"- {found.claim}{where}{task}{who}{more}"

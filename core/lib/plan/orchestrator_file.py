@@ -284,7 +284,7 @@ class _Reader:
             self._tool([*at, "tool"], spec.tool)
         accept = tuple(shlex.split(spec.accept))
         if accept:
-            self._placed([*at, "accept"], lambda: tools.find_tool(accept[0]))
+            self._tool([*at, "accept"], accept[0])
         self.references.of_work(at, spec, index)
         agent = ""
         if isinstance(spec.agent, str) and spec.agent:

@@ -11,6 +11,7 @@ from lib.session.documents import CampaignManifest
 from lib.session.folder import require_format
 from lib.session.owner import Owner
 from lib.session.remembered import EFFECTIVE, begun_by
+from lib.session.step import in_runs
 
 
 def alive(session: Path) -> bool:
@@ -62,7 +63,7 @@ def named(session: Path) -> str:
 
 def ended_as(session: Path) -> CampaignManifest:
     """How a run ended; of an orchestrator that was run alone, its own words."""
-    alone = sorted(session.glob("*/manifest.json")) if not (session / "manifest.json").exists() else []
+    alone = in_runs(session, "manifest.json") if not (session / "manifest.json").exists() else []
     return lenient.read(alone[0] if len(alone) == 1 else session / "manifest.json", CampaignManifest)
 
 

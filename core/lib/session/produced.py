@@ -11,7 +11,7 @@ from msgspec import Struct
 from lib.contract import Json
 from lib.disk import files, lenient, records
 from lib.disk.clock import now
-from lib.session.step import Step
+from lib.session.step import Step, in_runs
 
 FILE = "outputs.json"
 SCHEMA_VERSION = "1.0.0"
@@ -67,7 +67,7 @@ def identity(step: Step, key: str, output: str) -> str:
 
 def of_session(session: Path) -> list[Produced]:
     """What its runs have listed so far, in the order of the plan."""
-    lists = [*sorted(session.glob(f"*/{FILE}")), *sorted(session.glob(f"phases/*/*/{FILE}"))]
+    lists = [*in_runs(session, FILE), *sorted(session.glob(f"phases/*/*/{FILE}"))]
     return [one for path in lists for one in lenient.read(path, _Holds).outputs]
 
 

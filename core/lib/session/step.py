@@ -81,3 +81,8 @@ class Step(Struct, frozen=True):
 
 def bare_step(stage: str) -> Step:
     return Step(stage=files.safe_name(stage))
+
+
+def in_runs(session: Path, name: str) -> list[Path]:
+    """A file of that name in every run of the session itself. What agents write stands below `workspace`, and is no run's."""
+    return sorted(path for path in session.glob(f"*/{name}") if path.parent.name != "workspace")

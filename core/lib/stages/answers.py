@@ -86,11 +86,14 @@ class Answers(Struct, frozen=True):
         path.replace(self.folder / f"{stage}.taken-{number}.json")
         return record
 
-    def put_aside(self, stage: str) -> None:
-        """An answer that waits, and is of something else than is asked now. It stays on disk."""
+    def put_aside(self, stage: str) -> bool:
+        """An answer that waits, and is of something else than is asked now. It stays on disk. Whether there was one."""
         path = self.folder / f"{stage}.json"
-        if path.exists():
-            path.replace(self.folder / f"{stage}.stale-{1 + len(list(self.folder.glob(f'{stage}.stale-*.json')))}.json")
+        if not path.exists():
+            return False
+        number = 1 + len(list(self.folder.glob(f"{stage}.stale-*.json")))
+        path.replace(self.folder / f"{stage}.stale-{number}.json")
+        return True
 
     def waits(self, stage: str, wanted: tuple[Any, ...]) -> bool:
         """Whether one of these words has been said and not been taken yet."""

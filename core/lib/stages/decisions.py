@@ -81,8 +81,9 @@ class Decisions:
         if not stands or not self.gone_over(stage):  # who answers once more has thought again
             about = {"question": stage.question, "shown": shown}
             asked = kept.with_name(ASKED)
-            if asked.exists() and files.read_json(asked) != about:  # what was answered is not what would be asked now
-                self.answers.put_aside(stage.name)
+            changed = asked.exists() and files.read_json(asked) != about  # what was answered is not what would be asked now
+            if changed and self.answers.put_aside(stage.name):
+                self.call.event(stage.name, "answer-put-aside", "what it was an answer to has changed since")
             new = self.answers.take(stage.name, lambda waiting: files.write_json(kept, waiting | about))
             record = new | about if new else (record if stands else None)
         if not record:

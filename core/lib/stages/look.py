@@ -93,8 +93,8 @@ class _Peeking(Answers, frozen=True):
         record = files.read_json(path) if path.exists() else None
         return record if record and (wanted is None or record["answer"] in wanted) else None
 
-    def put_aside(self, stage: str) -> None:
-        pass
+    def put_aside(self, stage: str) -> bool:
+        return False
 
     def decided(self, stage: str, occasion: str, choices: tuple[str, ...]) -> str:
         record = self.take(stage, lambda record: None, choices)

@@ -26,8 +26,6 @@ from lib.tool.call import Call
 ADDRESS = "service.json"  # in the session: where it is reached, while it is
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_BYTES = 16_000_000  # of one request
-
-
 Answer = Callable[[str, str, bytes], tuple[int, str, bytes]]  # of method, path and body: status, type and body
 
 
@@ -39,12 +37,12 @@ class _Server(ThreadingHTTPServer):
         self.answer, self.served = answer, served
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no news."""
+        """Said in the session's log, as every request is: a client that hung up, or an answer that is none."""
+        self.served(f"failed: {type(sys.exc_info()[1]).__name__}", 0)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
     timeout = 30  # seconds without a byte of a request
 
     def do_GET(self) -> None:

@@ -17,6 +17,7 @@ from lib.plan.plan import Plan
 from lib.session import catalogue, events, produced
 from lib.session.documents import Manifest
 from lib.session.owner import LOCK_NAME
+from lib.session.step import in_runs
 from lib.view import reader, terminal, ways
 from lib.view.tree import Node, Scene
 
@@ -93,7 +94,7 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
 
 def _waits(session: Path) -> bool:
     own = session / "manifest.json"
-    found = [lenient.read(path, Manifest) for path in (own, *session.glob("*/manifest.json"))]
+    found = [lenient.read(path, Manifest) for path in (own, *in_runs(session, "manifest.json"))]
     damaged = own.exists() and not found[0].status
     return damaged or any(manifest.exit_code == ExitCode.HUMAN_INPUT for manifest in found)
 

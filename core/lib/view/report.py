@@ -21,6 +21,7 @@ from lib.session.documents import (
     Problem,
     Results,
 )
+from lib.session.step import in_runs
 from lib.view import reader, terminal
 from lib.view import result as results
 from lib.view.result import Result
@@ -50,7 +51,7 @@ def text(session: Path, seen: Scene | None = None) -> str:
     error = manifest.error or next((r.error for r in reports if r.error), None)
     if error:
         lines += ["## Look at this first", "", *_first_look(seen, error), ""]
-    alone = (lenient.read(path, Manifest) for path in sorted(session.glob("*/manifest.json")))
+    alone = (lenient.read(path, Manifest) for path in in_runs(session, "manifest.json"))
     warnings = _warnings(manifest, reports) or [w for one in alone for w in one.warnings]
     lines += ["## Warnings", "", *(f"- {w}" for w in warnings), ""] if warnings else []
     lines += _result(results.of(seen))

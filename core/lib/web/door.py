@@ -24,7 +24,7 @@ from lib.disk import files, records, redact
 from lib.disk.clock import now
 from lib.tool.call import Call
 from lib.web import manners, reading, rules, wire
-from lib.web.evidence import KEPT_HEADERS, Fetched, Hop, Shelf
+from lib.web.evidence import KEPT_HEADERS, Fetched, Hop, Shelf, discreet
 from lib.web.rules import Rules
 
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -57,7 +57,7 @@ class Page(Struct, frozen=True):
         try:
             return json.loads(self.content)
         except ValueError as error:
-            raise StrataError("UNREADABLE", f"{self.evidence.final_url} is not JSON: {error}", "", final=True) from None
+            raise StrataError("UNREADABLE", f"{discreet(self.evidence.final_url)} is not JSON: {error}", "", final=True) from None
 
     def readable(self) -> reading.Readable:
         """Text and date out of HTML, text by page out of PDF."""
@@ -68,7 +68,7 @@ class Page(Struct, frozen=True):
         if self.ok:
             return self
         status = self.evidence.status
-        message = f"{self.evidence.final_url} answered {status}"
+        message = f"{discreet(self.evidence.final_url)} answered {status}"
         raise StrataError(f"HTTP_{status}", message, "see the evidence in the attempt's web/", final=status in FINAL)
 
 
@@ -114,10 +114,11 @@ class Door:
         try:
             fetched = self._fetch(asked, headers, body, most)
         except StrataError as error:
+            error.message = discreet(error.message)  # it goes on into outcomes and reports
             self.shelf.keep(replace(asked, error=error.document(), elapsed_seconds=round(time.monotonic() - began, 3)))
             raise
         fetched = self.shelf.keep(replace(fetched, elapsed_seconds=round(time.monotonic() - began, 3)))
-        self.report("web", {"what": f"{method} {fetched.status} {url}"[:200]})
+        self.report("web", {"what": f"{method} {fetched.status} {discreet(url)}"[:200]})
         return self._page(fetched)
 
     def _page(self, fetched: Fetched) -> Page:
@@ -204,7 +205,7 @@ class Door:
         """Of this session's own copy, or of the site, redirects included; another attempt has asked for it before."""
         known = self.shelf.copy_of(str(url))
         if known:
-            return known.status, wire.read_body(self.session, known.body)
+            return known.status, (self.session / known.body).read_bytes()
         asked = Fetched("GET", str(url), "robots.txt", now())
         try:
             fetched = self._fetch(asked, {}, b"", MOST_ROBOTS, mannered=False)
@@ -216,7 +217,7 @@ class Door:
         self.shelf.keep(fetched)
         if fetched.status < 500:  # trouble passes
             self.shelf.keep_copy(str(url), fetched)
-        return fetched.status, wire.read_body(self.session, fetched.body)
+        return fetched.status, (self.session / fetched.body).read_bytes()
 
 
 def _check_headers(headers: dict[str, str]) -> None:

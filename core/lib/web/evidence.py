@@ -64,6 +64,11 @@ class Fetched(Struct, frozen=True):
         """By which a recording of it is found."""
         return files.digest([self.method, self.url, self.sent_sha256, self.asked_with])[:16]
 
+    def document(self) -> Json:
+        """As it is written: an address may hold a credential, and a page is known by its digest anyway."""
+        hops = tuple(replace(hop, url=discreet(hop.url)) for hop in self.hops)
+        return records.document(replace(self, url=discreet(self.url), final_url=discreet(self.final_url), hops=hops))
+
 
 class Shelf:
     """The evidence of one attempt, and what of a recording it has taken."""
@@ -79,9 +84,7 @@ class Shelf:
         with self._lock:
             folder = self.attempt / FOLDER
             number = len(list(folder.glob("*.json"))) + 1 if folder.is_dir() else 1
-            shown = replace(fetched, url=discreet(fetched.url), final_url=discreet(fetched.final_url))
-            shown = replace(shown, hops=tuple(replace(hop, url=discreet(hop.url)) for hop in fetched.hops))
-            files.write_json(folder / f"{number:03d}-{fetched.key}.json", records.document(shown))
+            files.write_json(folder / f"{number:03d}-{fetched.key}.json", fetched.document())
         return fetched
 
     def replayed(self, asked: Fetched) -> Fetched:
@@ -116,7 +119,7 @@ class Shelf:
         return known if known and (self.session / known.body).is_file() else None
 
     def keep_copy(self, url: str, fetched: Fetched) -> None:
-        files.write_json(self._copy(url), records.document(fetched))
+        files.write_json(self._copy(url), fetched.document())
 
     def _copy(self, url: str) -> Path:
         return self.session / COPIES / f"{files.digest(url)[:32]}.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import socket
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -44,7 +45,7 @@ def of_project() -> Rules:
     return _read(HOUSE / "config" / FILE)
 
 
-def _read(file: places.Path) -> Rules:
+def _read(file: Path) -> Rules:
     data = config.read(file).check("web")
     return records.of({name: value for name, value in data.items() if name != "version"}, Rules)
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from lib.contract import StrataError
-from lib.disk import files
 from lib.web.evidence import BODIES
 from lib.web.rules import Place, Rules
 
@@ -187,7 +186,3 @@ def _unpacked(response: httpx2.Response) -> Iterator[bytes]:
 
 def _authority(url: Any) -> str:
     return str(url.netloc.decode("ascii"))
-
-
-def read_body(session: Path, body: str) -> bytes:
-    return files.find(session, body).read_bytes()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lib.process import processes
 
+GIT = ("git", "--literal-pathspecs")  # a file may be called like one of git's patterns
 MOST_FILES = 60
 MOST_LINES = 400  # of one file
 MOST_BYTES = 200_000  # of a file that is shown
@@ -26,13 +27,13 @@ def of(cwd: Path, commit: str, paths: dict[str, str], before: dict[str, str]) ->
 
 
 def _tracked(cwd: Path, commit: str, paths: list[str]) -> set[str]:
-    done = processes.ask(["git", "-C", str(cwd), "ls-tree", "-r", "-z", "--name-only", commit, "--", *paths]) if paths else None
+    done = processes.ask([*GIT, "-C", str(cwd), "ls-tree", "-r", "-z", "--name-only", commit, "--", *paths]) if paths else None
     return set(done.stdout.decode("utf-8", "replace").split("\0")) if done and done.returncode == 0 else set()
 
 
 def _against(cwd: Path, commit: str, path: str) -> str:
     words = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--relative", commit, "--", path]
-    done = processes.ask(["git", "-C", str(cwd), *words])
+    done = processes.ask([*GIT, "-C", str(cwd), *words])
     text = done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines) if line.startswith("@@")), None)

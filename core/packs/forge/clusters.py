@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from lib.contract import StrataError
 from lib.disk import files, lenient
 from lib.evidence import findings
-from lib.evidence.findings import SEVERITIES, Finding
+from lib.evidence.findings import Finding
 from lib.stages import rosters
 from msgspec import Struct
 
@@ -42,10 +43,14 @@ def read(roster: Path) -> Cluster:
         if entry.verdict != "done" or "data" not in places:
             members.append(Member(entry.key, False, why=entry.message or entry.code or entry.status))
             continue
+        try:
+            document = json.loads(places["data"].read_text(encoding="utf-8"))
+            found = findings.of(document, entry.key) if "findings" in document else []
+        except (ValueError, TypeError, StrataError) as error:
+            members.append(Member(entry.key, False, why=f"what it left cannot be read: {error}"))
+            continue
         data[entry.key] = places["data"]
         prose |= {entry.key: places["report"]} if "report" in places else {}
-        document = json.loads(places["data"].read_text(encoding="utf-8"))
-        found = findings.of(document, entry.key) if "findings" in document else []
         members.append(Member(entry.key, True, tuple(found)))
         said += [(entry.key, text) for text in lenient.of(document, Said).cross_cutting if text.strip()]
     return Cluster(tuple(members), tuple(said), data, prose)
@@ -61,30 +66,12 @@ def publish(cluster: Cluster, folder: Path) -> None:
 
 def page(title: str, cluster: Cluster, verdict: Verdict, tensions: str = "Unresolved Tensions") -> str:
     """By severity, with who said it; nothing is resolved here."""
-    merged = cluster.merged
     lines = [f"# {title}", "", f"**{verdict.word}**: {verdict.why}", ""]
     lines += ["## Missing coverage", "", *(f"- {warning}" for warning in verdict.warnings), ""] if verdict.warnings else []
-    for word in SEVERITIES:
-        of_word = [f for f in merged if f.severity == word]
-        lines += [f"## {word.capitalize()}", "", *(_line(f) for f in of_word), ""] if of_word else []
-    lines += [] if merged else ["Nothing was found.", ""]
-    apart = findings.tensions(merged)
-    if apart:
-        lines += [f"## {tensions}", ""]
-        for tension in apart:
-            lines.append(f"- **{tension.topic}**")
-            lines += [f"  - {side}: {f.claim} ({', '.join(f.who)})" for side, found in tension.sides.items() for f in found]
-        lines.append("")
+    lines += [*findings.by_severity(cluster.merged), *findings.open_between(cluster.merged, tensions)]
     if cluster.cross_cutting:
         lines += ["## Cross-Cutting Concerns", "", *(f"- {text} ({who})" for who, text in cluster.cross_cutting), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _line(found: Finding) -> str:
-    where = f" `{found.where}`" if found.where else ""
-    task = f" [task {found.task}]" if found.task else ""
-    more = f"\n  {found.evidence}" if found.evidence else ""
-    return f"- {found.claim}{where}{task} ({', '.join(found.who)}){more}"
 
 
 def by_task(found: list[Finding]) -> dict[str, list[Finding]]:

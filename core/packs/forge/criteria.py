@@ -14,6 +14,7 @@ from msgspec import Struct
 from packs.forge.tasks import Task
 
 TEST = re.compile(r"(^|/)tests?/|(^|/)test_[^/]+$|_test\.[a-z]+$|\.(spec|test)\.[jt]sx?$")
+OWN = "docs/feature/"  # where the artifacts of features stand
 
 
 class Evidence(Struct, frozen=True):
@@ -54,8 +55,10 @@ def judge(wanted: dict[str, str], answers: Iterable[Answer], cwd: Path, who: str
 
 
 def _no_evidence(evidence: Evidence, cwd: Path) -> str:
-    if not evidence.file:
-        return "no file is named"
+    if not evidence.file or not evidence.text.strip():
+        return "a file, a line and the words that stand there are needed"
+    if evidence.file.startswith(OWN):
+        return f"{evidence.file} is what agents wrote about it, not the thing"
     place = cwd / evidence.file
     if not files.leads_inside(cwd, place) or not place.is_file():
         return f"{evidence.file} is not there"
@@ -64,7 +67,7 @@ def _no_evidence(evidence: Evidence, cwd: Path) -> str:
         return f"{evidence.file} has {len(lines)} lines, not {evidence.line}"
     wanted = " ".join(evidence.text.split())
     near = " ".join(" ".join(lines[max(0, evidence.line - 3) : evidence.line + 2]).split())
-    return f"{evidence.file}:{evidence.line} does not say {wanted[:80]!r}" if wanted and wanted not in near else ""
+    return f"{evidence.file}:{evidence.line} does not say {wanted[:80]!r}" if wanted not in near else ""
 
 
 def changed(cwd: Path, base: str) -> set[str]:

@@ -16,7 +16,7 @@ from packs.forge.criteria import TEST
 _SEVERITY = {"HIGH": "critical", "MEDIUM": "major", "LOW": "minor"}
 
 
-def scan(cwd: Path, diff: str, evidence: Path) -> tuple[list[Finding], list[str]]:
+def scan(cwd: Path, diff: str) -> tuple[list[Finding], list[str]]:
     """What was found, and what was run and what was not."""
     secret = secrets(diff)
     found, note = bandit(cwd, diff)

@@ -26,7 +26,7 @@ from packs.forge import builds, clusters, criteria, depth, knowledge, memory, sc
 from packs.forge import tasks as plans
 from packs.forge.tables import DONE, ERROR, REVISE
 
-RESEARCH, SPEC, DESIGN, CRITIQUE, PLAN, BUILD, VERIFY, REVIEW = range(1, 9)
+RESEARCH, SPEC, DESIGN, PLAN, _, VERIFY, REVIEW = range(1, 8)  # as entries in the memory name them; 5 is the building
 _WORDS = {DONE: "done", REVISE: "needs_revision"}
 
 
@@ -206,7 +206,7 @@ def compare(at: Step) -> Verdict:
     base = began.read(at.session).commit
     words = ["git", "-C", str(at.call.cwd), "diff", "--no-color", "--no-ext-diff", base, "--", ".", ":(exclude)docs/feature"]
     tracked = processes.ask(words).stdout.decode("utf-8", "replace") if base else ""
-    new = [name for name in sorted(criteria.changed(at.call.cwd, "")) if not name.startswith("docs/feature/")]
+    new = [name for name in sorted(criteria.changed(at.call.cwd, "")) if not name.startswith(criteria.OWN)]
     diff = tracked + "".join(_whole(at.call.cwd, name) for name in new)
     chosen = depth.of(diff, at.words[0] if at.words else "auto")
     (at.out / "diff.patch").write_text(diff or "nothing has changed\n", encoding="utf-8")
@@ -223,7 +223,7 @@ def _whole(cwd: Path, name: str) -> str:
 
 
 def scan(at: Step) -> Verdict:
-    found, notes = scanners.scan(at.call.cwd, at.text("diff"), at.out.parent / "checks")
+    found, notes = scanners.scan(at.call.cwd, at.text("diff"))
     at.leave("scan.json", {"findings": records.document(found), "notes": notes})
     lines = ["# Scanners", "", *(f"- {note}" for note in notes), "", *(f"- {f.severity}: {f.claim} `{f.where}`" for f in found)]
     (at.out / "scan.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
