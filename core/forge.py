@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--tests", default="pytest", metavar="CHECK", help="the check that runs the test suite (default: pytest)")
     add("--build", default="auto", metavar="COMMAND", help="how it is built, where the repository does not show it")
     add("--depth", choices=("auto", "full", "standard", "lightweight"), default="auto", help="how deep the review goes")
+    add("--ask", action="store_true", help="ask for a yes after the design, and before the change is committed")
     runs.arguments(parser, modifier=False)
 
 
@@ -49,7 +50,7 @@ def main(call: Call) -> Json:
         usage(f"the request is one word to the shell: {options.request!r}, and then came {options.words}", "put it into quotes")
     slug = files.slug(options.slug or options.request)[:48].strip("-")
     params = {"request": options.request, "slug": slug, "tests": options.tests, "build": options.build, "depth": options.depth}
-    return runs.run(call, orchestrator_file.load("forge"), params, topic=slug)
+    return runs.run(call, orchestrator_file.load("forge", "" if options.ask else "unattended"), params, topic=slug)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.plan.task import Task
 from packs.forge import steps
+from packs.forge.step import Step
 
 TOOL = Tool(
     "forge_step",
@@ -41,7 +42,7 @@ def main(call: Call) -> Json:
     slug = words[-1] if words else ""
 
     def work(task: Task, out: Path) -> Verdict:
-        return steps.VERBS[verb](steps.Step(call, task, out, tuple(words[:-1])))
+        return steps.VERBS[verb](Step(call, task, out, tuple(words[:-1]), []))
 
     return executor.run_function(call, f"forge-{verb}", executor.read_task(call, Task(action="STEP", target=slug)), work)
 

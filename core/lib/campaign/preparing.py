@@ -49,4 +49,6 @@ def make_workspace(call: Call, plan: Plan) -> None:
         target = files.inside(workspace, name, "a file of the plan")
         if not target.exists():
             files.write_atomic(target, text)
+    if plan.repository:
+        trees.make_repository(workspace, plan.name)
     enter_workspace(call, plan)

@@ -54,6 +54,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     phases: tuple[Phase, ...]
     workspace: str = "."  # `session`: a fresh folder inside the session
+    repository: bool = False  # that fresh folder is a git repository, whose first commit has the files
     files: dict[str, str] = {}
     driver: str = ""
     fixtures: str = ""

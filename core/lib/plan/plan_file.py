@@ -104,6 +104,8 @@ class _Reader:
             raise self._error(["rounds"], "another round is for a goal that is not met", "goal: what is wanted, in words")
         if spec.files and spec.workspace != "session":
             raise self._error(["files"], "files are put only into a fresh workspace", "workspace: session")
+        if spec.repository and spec.workspace != "session":
+            raise self._error(["repository"], "only a fresh workspace is made a repository", "workspace: session")
         if spec.driver == "replay" and not spec.fixtures:
             raise self._error(["driver"], "replay needs fixtures", "fixtures: the folder of a recorded session")
         return Plan(
@@ -111,6 +113,7 @@ class _Reader:
             description=spec.description,
             phases=tuple(phases),
             workspace=spec.workspace,
+            repository=spec.repository,
             files=spec.files,
             driver=spec.driver,
             fixtures=str((self.folder / spec.fixtures).resolve()) if spec.fixtures else "",
@@ -166,9 +169,9 @@ class _Reader:
                 raise self._error([*at, "run", number], f"two runs are called {run.name!r}", "give one a name of its own")
         self._graph([*at, "run"], {r.name: r.depends_on for r in runs}, "run")
         self._checks([*at, "verify", "checks"], spec.verify.checks)
-        if spec.on_failure == "rollback" and self.written.workspace == "session":
+        if spec.on_failure == "rollback" and self.written.workspace == "session" and not self.written.repository:
             message = "a fresh workspace inside the session is no git repository: there is nothing to roll back to"
-            raise self._error([*at, "on_failure"], message, "leave `on_failure` out")
+            raise self._error([*at, "on_failure"], message, "repository: true, or leave `on_failure` out")
         return Phase(
             name=spec.name,
             folder=f"phase-{index + 1:02d}-{spec.name}",

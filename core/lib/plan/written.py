@@ -193,6 +193,7 @@ class Plan(Struct, frozen=True):
     phases: tuple[Phase, ...]
     description: str = ""
     workspace: str = "."
+    repository: bool = False
     files: dict[str, str] = {}
     fixtures: str = ""
     driver: str = ""

@@ -230,6 +230,22 @@ class Settings(Struct, frozen=True):
     driver: str = ""
 
 
+class Part(Struct, frozen=True, omit_defaults=True):
+    """Of a section: a text, a table, or both. All of it is plain text."""
+
+    title: str = ""
+    text: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+class Section(Struct, frozen=True, omit_defaults=True):
+    """What a tool wants to be read in the report of its run: an output whose type is `section`."""
+
+    title: str = ""
+    parts: tuple[Part, ...] = ()
+
+
 class Effective(Struct, frozen=True):
     """What was asked, and what it resolved to."""
 

@@ -20,6 +20,7 @@ from lib.session.documents import (
     PlannedRun,
     Problem,
     Results,
+    Section,
 )
 from lib.session.step import in_runs
 from lib.view import reader, terminal
@@ -82,7 +83,20 @@ def _result(came: Result) -> list[str]:
     lines += ["", "Files changed; report.html has their diff:", "", *changed] if changed else []
     lines += [""] if came.stories else []
     lines += [f"- **{phase}** verified by {story.words}" for phase, story in came.stories]
-    return ["## Result", "", *lines, ""] if lines else []
+    told = [line for section in came.sections for line in _told(section)]
+    return [*(["## Result", "", *lines, ""] if lines else []), *told]
+
+
+def _told(section: Section) -> list[str]:
+    """What a tool of the run has to say."""
+    lines = [f"## {section.title}", ""]
+    for part in section.parts:
+        lines += [f"### {part.title}", ""] if part.title else []
+        lines += [part.text, ""] if part.text else []
+        cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in part.rows]
+        rows = [f"| {' | '.join(row)} |" for row in (list(part.head), ["---"] * len(part.head), *cells)]
+        lines += [*rows, ""] if part.rows else []
+    return lines
 
 
 def _warnings(manifest: CampaignManifest, reports: list[PhaseReport]) -> list[str]:

@@ -9,12 +9,13 @@ from msgspec import Struct
 
 from lib.disk import lenient
 from lib.session import began, produced, verified
-from lib.session.documents import Effective
+from lib.session.documents import Effective, Section
 from lib.session.produced import Produced
 from lib.session.verified import Story
 from lib.view.tree import Scene
 from lib.workspace import diffs
 
+SECTION = "section"  # the type of an output that is read in the report
 PREVIEW = 4000  # letters of a delivered text
 
 
@@ -31,6 +32,7 @@ class Result(Struct, frozen=True):
     stories: tuple[tuple[str, Story], ...]  # by phase
     against: str = ""  # what the diffs are against
     workspace: str = ""
+    sections: tuple[Section, ...] = ()
 
 
 def of(seen: Scene) -> Result:
@@ -50,8 +52,10 @@ def _of(seen: Scene) -> Result:
     shown = diffs.of(cwd, start.commit, words, before) if cwd and cwd.is_dir() else {}
     listed = [Changed(path, what, shown.get(path, ""), by) for path, (what, by) in changes.items()]
     against = f"commit {start.commit[:12]}, where the run began" if start.commit else ""
-    found = tuple(produced.of_session(session))
-    return Result(found, tuple(listed), tuple(_stories(session)), against, start.cwd)
+    found = produced.of_session(session)
+    told = tuple(lenient.read(session / one.path, Section) for one in found if one.type == SECTION and one.root == "session")
+    delivered = tuple(one for one in found if one.type != SECTION)
+    return Result(delivered, tuple(listed), tuple(_stories(session)), against, start.cwd, told)
 
 
 def _changes(seen: Scene, cwd: Path | None) -> dict[str, tuple[str, str]]:

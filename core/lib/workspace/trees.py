@@ -178,6 +178,21 @@ def ref_home(session: Path, trace_id: str) -> str:
     return f"refs/strata/{files.slug(session.name)}-{trace_id[:8]}"
 
 
+def make_repository(folder: Path, name: str) -> None:
+    """A repository whose first commit holds what is there; the same files make the same commit. One that has a commit stays."""
+    env = {**os.environ, **_IDENTITY, "GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+    env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    env |= {f"GIT_{who}_DATE": "2000-01-01T00:00:00+00:00" for who in ("AUTHOR", "COMMITTER")}
+    if processes.ask(["git", "rev-parse", "--verify", "--quiet", "HEAD"], cwd=folder, env=env).returncode == 0:
+        return
+    settings = ["config", "user.name", name], ["config", "user.email", f"{files.slug(name)}@localhost"]
+    for words in (["init", "-q", "-b", "main"], *settings, ["add", "-A"], ["commit", "-q", "--allow-empty", "-m", name]):
+        done = processes.ask(["git", *words], cwd=folder, env=env)
+        if done.returncode:
+            why = done.stderr.decode("utf-8", "replace").strip()
+            raise StrataError("GIT_FAILED", f"git {words[0]} failed in {folder}: {why}", "run it by hand to see more")
+
+
 def require_repository(cwd: Path, where: str) -> None:
     """Rollback and worktrees are promised only where that can be kept."""
     done = processes.ask(["git", "-C", str(cwd), "rev-parse", "--git-dir"])

@@ -39,5 +39,13 @@ def find(cwd: Path, command: str = "") -> System | None:
     return next((system for system in SYSTEMS if (cwd / system.mark).is_file()), None)
 
 
+_MADE = {"npm": ("dist", "build"), "Cargo": ("target",), "Maven": ("target",), "CMake": ("build",)}
+
+
+def made(cwd: Path, system: System) -> str:
+    """Where what was built lies, for who needs it next."""
+    return ", ".join(f"`{name}/`" for name in _MADE.get(system.name, ()) if (cwd / name).is_dir())
+
+
 def check(system: System) -> Check:
     return Check("build", system.command, timeout_seconds=1800.0)

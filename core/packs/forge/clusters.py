@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 from lib.contract import StrataError
-from lib.disk import files, lenient
+from lib.disk import lenient
 from lib.evidence import findings
 from lib.evidence.findings import Finding
 from lib.stages import rosters
 from msgspec import Struct
 
+from packs.forge.artifacts import Artifacts
 from packs.forge.tables import Member, Verdict
 
 
@@ -56,12 +57,11 @@ def read(roster: Path) -> Cluster:
     return Cluster(tuple(members), tuple(said), data, prose)
 
 
-def publish(cluster: Cluster, folder: Path) -> None:
+def publish(artifacts: Artifacts, cluster: Cluster, folder: str) -> None:
     """Every intermediate file stays: the prose, and its typed data beside it."""
-    for name, path in cluster.prose.items():
-        files.write_atomic(folder / f"{name}.md", path.read_text(encoding="utf-8"))
-    for name, path in cluster.data.items():
-        files.write_atomic(folder / f"{name}.json", path.read_text(encoding="utf-8"))
+    for kind, paths in ((".md", cluster.prose), (".json", cluster.data)):
+        for name, path in paths.items():
+            artifacts.write(f"{folder}/{name}{kind}", path.read_text(encoding="utf-8"))
 
 
 def page(title: str, cluster: Cluster, verdict: Verdict, tensions: str = "Unresolved Tensions") -> str:

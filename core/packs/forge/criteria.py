@@ -11,16 +11,22 @@ from lib.evidence.findings import Finding
 from lib.process import processes
 from msgspec import Struct
 
-from packs.forge.tasks import Task
+from packs.forge.tasks import ARTIFACTS, Task
 
 TEST = re.compile(r"(^|/)tests?/|(^|/)test_[^/]+$|_test\.[a-z]+$|\.(spec|test)\.[jt]sx?$")
-OWN = "docs/feature/"  # where the artifacts of features stand
 
 
 class Evidence(Struct, frozen=True):
+    """A place in the repository and the words that stand there; or a test of the suite, which Python runs again."""
+
     file: str = ""
     line: int = 0
-    text: str = ""  # that stands in that line
+    text: str = ""
+    test: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"test {self.test}" if self.test else f"{self.file}:{self.line}" if self.file else ""
 
 
 class Answer(Struct, frozen=True):
@@ -29,35 +35,57 @@ class Answer(Struct, frozen=True):
     evidence: Evidence = Evidence()
     why: str = ""
 
+    @property
+    def passed(self) -> bool:
+        return self.result.strip().lower() == "pass"
+
 
 class Answers(Struct, frozen=True):
     criteria: tuple[Answer, ...] = ()
+
+
+class Judged(Struct, frozen=True):
+    """A criterion, and what Python found of what was said about it."""
+
+    id: str
+    task: str
+    who: str
+    met: bool
+    evidence: str = ""
+    why: str = ""  # it is not met
+
+    @property
+    def finding(self) -> Finding:
+        return Finding("critical", f"{self.id}: {self.why}", self.evidence, who=(self.who,), task=self.task)
 
 
 def answered(document: object) -> list[Answer]:
     return list(lenient.of(document, Answers).criteria)
 
 
-def judge(wanted: dict[str, str], answers: Iterable[Answer], cwd: Path, who: str) -> list[Finding]:
-    """`wanted`: by criterion, the task it belongs to. What nobody answered, what failed, and what was passed on no evidence."""
+def judge(wanted: dict[str, str], answers: Iterable[Answer], cwd: Path, who: str, reran: dict[str, str]) -> list[Judged]:
+    """`wanted`: by criterion, the task it belongs to. `reran`: by test, what was wrong when it was run again."""
     said = {one.id: one for one in answers}
-    found: list[Finding] = []
+    found: list[Judged] = []
     for name, task in wanted.items():
         one = said.get(name)
         if one is None:
-            found.append(Finding("critical", f"{name}: nobody has answered this criterion", who=(who,), task=task))
-        elif one.result.strip().lower() != "pass":
-            where = f"{one.evidence.file}:{one.evidence.line}" if one.evidence.file else ""
-            found.append(Finding("critical", f"{name}: not met. {one.why}".strip(), where, who=(who,), task=task))
-        elif why := _no_evidence(one.evidence, cwd):
-            found.append(Finding("critical", f"{name}: passed without evidence: {why}", who=(who,), task=task))
+            found.append(Judged(name, task, who, False, why="nobody has answered this criterion"))
+        elif not one.passed:
+            found.append(Judged(name, task, who, False, one.evidence.shown, f"not met. {one.why}".strip()))
+        else:
+            why = _no_evidence(one.evidence, cwd, reran)
+            why = f"passed without evidence: {why}" if why else ""
+            found.append(Judged(name, task, who, not why, one.evidence.shown, why))
     return found
 
 
-def _no_evidence(evidence: Evidence, cwd: Path) -> str:
+def _no_evidence(evidence: Evidence, cwd: Path, reran: dict[str, str]) -> str:
+    if evidence.test:
+        return reran.get(evidence.test, f"the test {evidence.test} was not run again")
     if not evidence.file or not evidence.text.strip():
-        return "a file, a line and the words that stand there are needed"
-    if evidence.file.startswith(OWN):
+        return "a file, a line and the words that stand there are needed, or a test"
+    if evidence.file.startswith(ARTIFACTS):
         return f"{evidence.file} is what agents wrote about it, not the thing"
     place = cwd / evidence.file
     if not files.leads_inside(cwd, place) or not place.is_file():
@@ -79,26 +107,15 @@ def changed(cwd: Path, base: str) -> set[str]:
 
 
 def phantoms(done: list[Task], cwd: Path, base: str) -> list[Finding]:
-    """Tasks that are marked done and are not there: no file of theirs has changed, or their test never speaks of their code."""
+    """Tasks that are marked done and are not there: no file of theirs has changed."""
     touched = changed(cwd, base)
-    found: list[Finding] = []
-    for task in done:
-        there = [file for file in task.files if file in touched]
-        if not there:
-            claim = f"{task.id} is marked done, and none of its files has changed: {', '.join(task.files)}"
-            found.append(Finding("blocker", claim, who=("forge",), task=task.id))
-            continue
-        code = [file for file in there if not TEST.search(file) and file.endswith((".py", ".js", ".ts", ".go", ".rs"))]
-        tests = [file for file in there if TEST.search(file) and (cwd / file).is_file()]
-        words = [(cwd / file).read_text(encoding="utf-8", errors="replace") for file in tests]
-        idle = [file for file in code if tests and not any(_speaks_of(text, file) for text in words)]
-        if idle:
-            claim = f"{task.id}: its tests ({', '.join(tests)}) never call {', '.join(idle)}"
-            found.append(Finding("major", claim, who=("forge",), task=task.id))
-    return found
-
-
-def _speaks_of(test: str, file: str) -> bool:
-    path = Path(file)
-    name = path.parent.name if path.stem == "__init__" else path.stem
-    return re.search(rf"\b{re.escape(name)}\b", test) is not None
+    return [
+        Finding(
+            "blocker",
+            f"{task.id} is marked done, and none of its files has changed: {', '.join(task.files)}",
+            who=("forge",),
+            task=task.id,
+        )
+        for task in done
+        if not touched & set(task.files)
+    ]

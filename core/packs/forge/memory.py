@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from lib.disk import files, lenient
+from lib.disk import lenient
 from lib.session.memory import Memory, Note
 from msgspec import Struct
 
 ARTIFACTS, DECISIONS, LESSONS, UPDATES = SECTIONS = ("Artifact Index", "Recent Decisions", "Lessons Learned", "Recent Updates")
+FILE = "memory.md"
 INVALID = "INVALIDATED — revision in progress"
 MOST_LINES = 200
 KEEPS_STEPS = 2  # older entries go at a step's end; lessons stay
@@ -81,15 +82,13 @@ def render(session: Path) -> str:
     return text
 
 
-def write(session: Path, folder: Path) -> list[str]:
-    """`memory.md` as it is now. Returns warnings: of one that was damaged, a fresh one is made."""
-    path = folder / "memory.md"
-    warnings: list[str] = []
-    if path.exists():
-        found = tuple(re.findall(r"^## (.+)$", path.read_text(encoding="utf-8", errors="replace"), re.M))
-        warnings += [] if found == SECTIONS else [f"{path.name} was damaged, and has been written anew"]
-    files.write_atomic(path, render(session))
-    return warnings
+def damaged(folder: Path) -> list[str]:
+    """A warning, where `memory.md` is not what it should be; what is remembered is elsewhere, and it is written anew."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    found = tuple(re.findall(r"^## (.+)$", path.read_text(encoding="utf-8", errors="replace"), re.M))
+    return [] if found == SECTIONS else [f"{FILE} was damaged, and has been written anew"]
 
 
 def _text(notes: list[Note]) -> str:

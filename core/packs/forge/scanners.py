@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from lib.disk.redact import redact
@@ -20,7 +21,8 @@ def scan(cwd: Path, diff: str) -> tuple[list[Finding], list[str]]:
     """What was found, and what was run and what was not."""
     secret = secrets(diff)
     found, note = bandit(cwd, diff)
-    return [*secret, *found], [f"secret scan: {len(secret)} found", note, "dependency audit: not run, it needs the network"]
+    known, audit = dependencies(cwd, diff)
+    return [*secret, *found, *known], [f"secret scan: {len(secret)} found", note, audit]
 
 
 def secrets(diff: str) -> list[Finding]:
@@ -47,11 +49,7 @@ def bandit(cwd: Path, diff: str) -> tuple[list[Finding], str]:
     changed = sorted({name for name in re.findall(r"^\+\+\+ b/(.+\.py)$", diff, re.M) if (cwd / name).is_file()})
     if not changed:
         return [], "bandit: no Python was changed"
-    program = shutil.which("bandit")
-    argv = [program] if program else ([shutil.which("uvx") or "", "--quiet", "bandit"] if shutil.which("uvx") else [])
-    if not argv:
-        return [], "bandit: not run, it is not installed"
-    done = processes.ask([*argv, "-q", "-f", "json", *changed], cwd=cwd, timeout_seconds=300)
+    done = processes.ask([sys.executable, "-m", "bandit", "-q", "-f", "json", *changed], cwd=cwd, timeout_seconds=300)
     try:
         results = json.loads(done.stdout)["results"]
     except (ValueError, KeyError):
@@ -67,3 +65,27 @@ def bandit(cwd: Path, diff: str) -> tuple[list[Finding], str]:
         if not TEST.search(str(r.get("filename", "")))  # an assert in a test is what a test is
     ]
     return found, f"bandit: {len(found)} found in {len(changed)} files"
+
+
+_MANIFESTS = re.compile(r"^\+\+\+ b/(?:.*/)?(pyproject\.toml|requirements[^/]*\.txt|package\.json|package-lock\.json)$", re.M)
+
+
+def dependencies(cwd: Path, diff: str) -> tuple[list[Finding], str]:
+    """Known holes in what the feature depends on: asked only where dependencies changed, of the auditor that is installed."""
+    changed = _MANIFESTS.search(diff)
+    if not changed:
+        return [], "dependency audit: not run, no dependency has changed"
+    program, *words = ("npm", "audit", "--json") if changed[1].startswith("package") else ("pip-audit", "--format", "json", ".")
+    if not shutil.which(program):
+        return [], f"dependency audit: not run, {program} is not installed"
+    done = processes.ask([program, *words], cwd=cwd, timeout_seconds=300)
+    try:
+        document = json.loads(done.stdout)
+        named = [d["name"] for d in document.get("dependencies", []) if d.get("vulns")] or list(
+            document.get("vulnerabilities", {})
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-200:]
+        return [], f"dependency audit: {program} could not do it ({said or 'it said nothing'})"
+    found = [Finding("major", f"{name} has known vulnerabilities", changed[1], who=("r-scan",)) for name in named]
+    return found, f"dependency audit: {program} found {len(found)}"

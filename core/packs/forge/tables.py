@@ -9,7 +9,7 @@ from msgspec import Struct
 
 DONE, REVISE, ERROR = "DONE", "NEEDS_REVISION", "ERROR"
 CRITICS = ("ct-security", "ct-scalability", "ct-maintainability", "ct-strategy")
-VERIFIERS = ("v-suite", "v-tests", "v-tasks", "v-feature")
+VERIFIERS = ("v-suite", "v-tests", "v-tasks", "v-feature", "v-proof")
 REVIEWERS = ("r-quality", "r-security", "r-testing", "r-knowledge")
 
 

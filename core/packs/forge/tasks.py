@@ -9,6 +9,7 @@ from lib.disk import lenient
 from msgspec import Struct
 
 MOST_FILES, MOST_DEPENDENCIES, MOST_LINES = 3, 2, 500
+ARTIFACTS = "docs/feature/"  # where those of features stand
 AGENTS = ("implementer", "documentation-writer")
 
 
@@ -92,6 +93,7 @@ def _of_one(task: Task, names: list[str]) -> list[str]:
     found += [f"the agent {task.agent!r} is none of {', '.join(AGENTS)}"] if task.agent not in AGENTS else []
     found += [] if task.criteria else ["it has no acceptance criterion"]
     wild = [f for f in task.files if any(letter in f for letter in "*?[") or f.startswith("/") or ".." in f.split("/")]
+    found += [f"{file} is an artifact of a feature: Forge writes those" for file in task.files if file.startswith(ARTIFACTS)]
     return found + [f"{file} is no plain path in the repository" for file in wild]
 
 

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from packs.forge import builds, clusters, criteria, scanners
+from lib.plan.checks_file import Check
+from packs.forge import builds, clusters, criteria, proofs, scanners
 from packs.forge.criteria import Answer, Evidence
 from packs.forge.tables import Verdict
 from packs.forge.tasks import Task
@@ -40,31 +41,75 @@ def repository(tmp_path: Path) -> tuple[Path, str]:
         (Answer("AC-1", "pass", Evidence("old.py", 99, "x")), "has 2 lines, not 99"),
         (Answer("AC-1", "pass", Evidence("old.py", 2, "return 2")), "does not say 'return 2'"),
         (Answer("AC-1", "pass", Evidence("old.py", 2, "return  1")), ""),
+        (Answer("AC-1", "pass", Evidence(test="test_x.py::test_none")), "was not run again"),
+        (Answer("AC-1", "pass", Evidence(test="test_x.py::test_bad")), "fails when it is run again"),
+        (Answer("AC-1", "pass", Evidence(test="test_x.py::test_good")), ""),
     ],
 )
 def test_a_criterion_is_met_only_with_evidence_that_can_be_looked_up(
     repository: tuple[Path, str], answer: Answer | None, words: str
 ) -> None:
-    found = criteria.judge({"AC-1": "task-a"}, [answer] if answer else [], repository[0], "v-tasks")
-    assert (not words and not found) or (words in found[0].claim and found[0].task == "task-a" and found[0].blocks)
+    again = {"test_x.py::test_good": "", "test_x.py::test_bad": "test_x.py::test_bad fails when it is run again"}
+    (judged,) = criteria.judge({"AC-1": "task-a"}, [answer] if answer else [], repository[0], "v-tasks", again)
+    found = judged.finding
+    assert judged.met == (not words) and (judged.met or (words in found.claim and found.task == "task-a" and found.blocks))
 
 
 def test_a_task_that_is_marked_done_and_is_not_there_is_a_blocker(repository: tuple[Path, str]) -> None:
     cwd, base = repository
-    done = [
-        Task("a", files=("old.py",)),
-        Task("b", files=("new.py", "tests/test_new.py")),
-        Task("c", files=("other.py", "test_idle.py")),
-    ]
     (cwd / "new.py").write_text("def new():\n    return 2\n")
+    done = [Task("a", files=("old.py",)), Task("b", files=("new.py", "tests/test_new.py"))]
+    (found,) = criteria.phantoms(done, cwd, base)
+    assert (found.task, found.severity) == ("a", "blocker") and "none of its files has changed" in found.claim
+
+
+PYTEST = Check("quick", ("{python}", "-m", "pytest", "-q", "-p", "no:cacheprovider"), parser="pytest")
+
+
+def test_tests_that_pass_without_the_code_they_are_of_prove_nothing(repository: tuple[Path, str], tmp_path: Path) -> None:
+    """Green tests that never called the production code were what users were fooled by."""
+    cwd, base = repository
     (cwd / "tests").mkdir()
-    (cwd / "tests/test_new.py").write_text("from new import new\n\n\ndef test_new() -> None:\n    assert new() == 2\n")
-    (cwd / "other.py").write_text("x = 2\n")
-    (cwd / "test_idle.py").write_text("def test_nothing() -> None:\n    assert True\n")
-    found = {f.task: f for f in criteria.phantoms(done, cwd, base)}
-    assert set(found) == {"a", "c"}
-    assert found["a"].severity == "blocker" and "none of its files has changed" in found["a"].claim
-    assert found["c"].severity == "major" and "never call other.py" in found["c"].claim
+    written = {
+        "new.py": "def new():\n    return 2\n",
+        "tests/test_new.py": "from new import new\n\n\ndef test_new():\n    assert new() == 2\n",
+        "other.py": "x = 2\n",
+        "test_idle.py": "import old  # and says other\n\n\ndef test_nothing():\n    assert old.old() == 1\n",
+        "old.py": "def old():\n    return 1\n\n\ndef g():\n    return 3\n",
+        "test_old.py": "import old\n\n\ndef test_g():\n    assert old.g() == 3\n",
+        "late.py": "y = 1\n",
+        "test_late.py": "from new import new\n\n\ndef test_again():\n    assert new()\n",
+    }
+    for name, text in written.items():
+        (cwd / name).write_text(text)
+    tasks = [
+        Task("honest", files=("new.py", "tests/test_new.py")),
+        Task("idle", files=("other.py", "test_idle.py")),
+        Task("changed", files=("old.py", "test_old.py")),
+        Task("tests-only", files=("test_late.py",), depends_on=("honest",)),
+        Task("nothing-new", files=("late.py",)),
+    ]
+    suite = proofs.Suite(PYTEST, cwd, tmp_path / "evidence")
+    (found,) = suite.idle(tasks, criteria.changed(cwd, base), base)
+    assert found.task == "idle" and "pass without its code (other.py)" in found.claim
+    assert {name: (cwd / name).read_text() for name in written} == written, "everything is back"
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        ("test_x.py::test_good", ""),
+        ("test_x.py", "fails when it is run again"),
+        ("test_x.py::test_none", "fails when it is run again"),
+        ("test_y.py", "there is no test"),
+        ("--version", "there is no test"),
+        ("../../etc/passwd", "there is no test"),
+    ],
+)
+def test_a_test_that_is_named_as_evidence_is_run_again(tmp_path: Path, test: str, words: str) -> None:
+    (tmp_path / "test_x.py").write_text("def test_good():\n    assert True\n\n\ndef test_bad():\n    assert False\n")
+    said = proofs.Suite(PYTEST, tmp_path, tmp_path / "evidence").again(test, 1)
+    assert words in said and bool(words) == bool(said)
 
 
 def test_a_secret_that_was_added_is_a_blocker_and_is_not_repeated() -> None:

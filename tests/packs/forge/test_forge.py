@@ -130,9 +130,8 @@ def agents(house: House, model) -> Agents:
 
 
 def forge(house: House, *flags: str) -> Ran:
-    words = ["--param", "request=Greet loudly", "--param", "slug=loud", "--param", "tests=quick"]
-    words += ["--checks", str(house.workspace / "checks.yaml")]
-    return house.json("orchestrator", "forge", *words, "--session-dir", str(house.folder / "s"), *flags, timeout=280)
+    words = ["Greet loudly", "--slug", "loud", "--tests", "quick", "--checks", str(house.workspace / "checks.yaml")]
+    return house.json("forge", *words, "--session-dir", str(house.folder / "s"), *flags, timeout=280)
 
 
 def docs(house: House) -> Path:
@@ -151,7 +150,7 @@ def test_a_feature_goes_from_its_request_to_reviewed_code(house: House, agents: 
         "review/knowledge-suggestions.md",
         *(f"research/{n}.md" for n in ("architecture", "impact", "dependencies", "patterns")),
         *(f"ct-review/{n}.{kind}" for n in CRITICS for kind in ("md", "json")),
-        *(f"verification/v-{n}.md" for n in ("suite", "tests", "tasks", "feature")),
+        *(f"verification/v-{n}.md" for n in ("suite", "tests", "tasks", "feature", "proof")),
         *(f"review/r-{n}.md" for n in ("quality", "security", "testing", "knowledge", "scan")),
     ):  # fmt: skip
         assert name in here, name

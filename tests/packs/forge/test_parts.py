@@ -18,8 +18,7 @@ from packs.forge.memory import Artifact, Notes
 
 def test_memory_has_exactly_four_sections_from_the_first_step(tmp_path: Path) -> None:
     """MEM-AC-1, MEM-FR-2, ORCH-AC-1"""
-    assert memory.write(tmp_path, tmp_path) == []
-    text = (tmp_path / "memory.md").read_text()
+    text = memory.render(tmp_path)
     assert text.startswith("# Operational Memory\n")
     assert tuple(re.findall(r"^## (.+)$", text, re.M)) == memory.SECTIONS
 
@@ -73,8 +72,10 @@ def test_memory_stays_bounded_and_keeps_lessons(steps: list[tuple[int, int]]) ->
 def test_a_damaged_memory_is_a_warning_and_a_fresh_one(tmp_path: Path) -> None:
     memory.remember(tmp_path, Notes(decisions=("We use SQLite.",)), "designer", 3)
     (tmp_path / "memory.md").write_text("## Nonsense\n")
-    (warning,) = memory.write(tmp_path, tmp_path)
-    assert "damaged" in warning and "We use SQLite." in (tmp_path / "memory.md").read_text()
+    (warning,) = memory.damaged(tmp_path)
+    assert "damaged" in warning and "We use SQLite." in memory.render(tmp_path)
+    (tmp_path / "memory.md").write_text(memory.render(tmp_path))
+    assert memory.damaged(tmp_path) == []
 
 
 # R-AC-9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lib.session.documents import Section
 from lib.session.produced import Produced
 from lib.session.verified import Story
 from lib.view import result as results
@@ -9,14 +10,40 @@ from lib.view.page.markup import badge, e, grade, heading, href, soft, table, ta
 from lib.view.result import Changed, Result
 from lib.view.tree import Scene
 
+_MARKS = {
+    **dict.fromkeys(("pass", "passed", "done", "taken", "met"), "success"),
+    **dict.fromkeys(("fail", "failed", "blocker", "critical", "rejected", "blocked", "not met"), "failed"),
+    **dict.fromkeys(("major", "open"), "to be revised"),
+    **dict.fromkeys(("minor", "proposed"), "waiting"),
+}
+MOST_ROWS = 200  # of a table
 MOST = 40  # of each list that is shown at once; the rest is in the files
 
 
 def result(seen: Scene) -> list[str]:
     came = results.of(seen)
-    if not (came.delivered or came.changed or came.stories):
+    if not (came.delivered or came.changed or came.stories or came.sections):
         return []
-    return [heading("result"), *_delivered(seen, came), *_changed(came), *_caught(came)]
+    told = [part for section in came.sections for part in _told(section)]
+    return [heading("result"), *told, *_delivered(seen, came), *_changed(came), *_caught(came)]
+
+
+def _told(section: Section) -> list[str]:
+    """What a tool of the run has to say, as text and tables."""
+    parts = [tag("h3", e(section.title))]
+    for one in section.parts:
+        parts += [tag("h4", e(one.title))] if one.title else []
+        parts += [tag("p", e(one.text), cls="told")] if one.text else []
+        rows = [[_cell(cell) for cell in row] for row in one.rows[:MOST_ROWS]]
+        parts += [table(one.head, rows)] if rows else []
+        left = len(one.rows) - MOST_ROWS
+        parts += [soft(f"and {left} more")] if left > 0 else []
+    return parts
+
+
+def _cell(text: str) -> str:
+    """A word that says how something went is shown as such."""
+    return badge(_MARKS[text], text) if text in _MARKS else e(text)
 
 
 def _delivered(seen: Scene, came: Result) -> list[str]:
