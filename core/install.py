@@ -28,6 +28,7 @@ TOOL = Tool(
     example="uv run core/install.py --into ~/my-project",
 )
 SKILL = Path("skills/strata")
+COMMANDS = Path("commands")
 OURS = Path("agents")
 REFERENCE = {
     "plan.schema.json": "config/schemas/plan.json",
@@ -65,10 +66,11 @@ def main(call: Call) -> Json:
 
 
 def skill() -> dict[Path, str]:
-    """The skill, what it refers to, and where Strata is on this machine: that alone is not for git."""
+    """The skill, what it refers to, the commands, and where Strata is on this machine: that alone is not for git."""
     own = HOUSE / ".claude" / SKILL
     texts = {SKILL / name: (own / name).read_text(encoding="utf-8") for name in ("SKILL.md", "run")}
     texts |= {SKILL / "reference" / name: (HOUSE / path).read_text(encoding="utf-8") for name, path in REFERENCE.items()}
+    texts |= {COMMANDS / p.name: p.read_text(encoding="utf-8") for p in sorted((HOUSE / ".claude" / COMMANDS).glob("*.md"))}
     return texts | {SKILL / "home": f"{HOUSE}\n", SKILL / ".gitignore": "home\n"}
 
 
@@ -97,7 +99,7 @@ def removed(project: Path, texts: dict[Path, str]) -> Json:
             done["removed"].append(str(Path(".claude") / name))
         elif target.exists():
             done["kept"].append(str(Path(".claude") / name))
-    for folder in (SKILL / "reference", SKILL, SKILL.parent, OURS, Path()):
+    for folder in (SKILL / "reference", SKILL, SKILL.parent, COMMANDS, OURS, Path()):
         place = project / ".claude" / folder
         if done["removed"] and place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
             place.rmdir()

@@ -20,9 +20,19 @@ class System(Struct, frozen=True):
         return self.needs if self.needs and not shutil.which(self.needs) else ""
 
 
+_NOT_OURS = r"(^|/)(\.[^/]+|node_modules|build)/"
+_COMPILE = ("{python}", "-X", "pycache_prefix={cache}", "-m", "compileall", "-q", "-x", _NOT_OURS, ".")
 SYSTEMS = (
-    System("Python", "pyproject.toml", ("{python}", "-m", "compileall", "-q", "-x", r"(^|/)(\.[^/]+|node_modules|build)/", ".")),
-    System("Python", "setup.py", ("{python}", "-m", "compileall", "-q", "-x", r"(^|/)(\.[^/]+|node_modules|build)/", ".")),
+    System(
+        "Python",
+        "pyproject.toml",
+        _COMPILE,
+    ),
+    System(
+        "Python",
+        "setup.py",
+        _COMPILE,
+    ),
     System("npm", "package.json", ("npm", "run", "build", "--if-present"), "npm"),
     System("Cargo", "Cargo.toml", ("cargo", "build", "--quiet"), "cargo"),
     System("Go", "go.mod", ("go", "build", "./..."), "go"),
@@ -47,5 +57,6 @@ def made(cwd: Path, system: System) -> str:
     return ", ".join(f"`{name}/`" for name in _MADE.get(system.name, ()) if (cwd / name).is_dir())
 
 
-def check(system: System) -> Check:
-    return Check("build", system.command, timeout_seconds=1800.0)
+def check(system: System, cache: str) -> Check:
+    """`cache`: where compiled Python goes, which is not kept."""
+    return Check("build", tuple(word.replace("{cache}", cache) for word in system.command), timeout_seconds=1800.0)

@@ -56,6 +56,7 @@ def remember(session: Path, notes: Notes, agent: str, step: int) -> None:
     memory, by = Memory(session), f"{agent}, step-{step}"
     memory.forget(lambda note: bool(note.invalid) and _agent(note) == agent)
     for artifact in notes.artifacts:
+        memory.forget(lambda note, row=f"{artifact.path} | ": note.kind == ARTIFACTS and note.text.startswith(row))
         memory.note(ARTIFACTS, short(f"{artifact.path} | {', '.join(artifact.sections[:8])}"), by)
     for kind, texts in ((DECISIONS, notes.decisions), (LESSONS, notes.lessons), (UPDATES, notes.updates)):
         for text in texts:
@@ -69,8 +70,8 @@ def invalidate(session: Path, agents: tuple[str, ...], reason: str) -> int:
 
 
 def prune(session: Path, step: int) -> int:
-    """At the end of a step: what is more than two steps old goes, except lessons."""
-    return Memory(session).forget(lambda note: note.kind != LESSONS and _step(note) < step - KEEPS_STEPS)
+    """At the end of a step: what is more than two steps old goes, except lessons and the way to each artifact."""
+    return Memory(session).forget(lambda note: note.kind not in (LESSONS, ARTIFACTS) and _step(note) < step - KEEPS_STEPS)
 
 
 def render(session: Path) -> str:

@@ -73,12 +73,13 @@ def keep_plan(at: Step) -> Verdict:
     for task in now:
         at.write(f"tasks/{task.id}.md", plans.markdown(task))
     waves = [[t.id for t in wave] for wave in grouped]
-    everything: Json = {"tasks": records.document([*earlier, *now]), "waves": waves}
+    rounds: list[list[list[str]]] = [*(at.data("before")["rounds"] if at.given("before") else []), waves]
+    everything: Json = {"tasks": records.document([*earlier, *now]), "rounds": rounds}
     at.write("tasks.json", json.dumps(everything, indent=2))
     at.leave("tasks.json", {"tasks": records.document(now)})
     at.leave("all.json", everything)
-    at.tell(telling.plan([*earlier, *now], grouped))
-    counts = memory.Notes(updates=(f"{len(now)} tasks in {len(waves)} waves.",))
+    at.tell(telling.plan([*earlier, *now], rounds))
+    counts = memory.Notes(updates=(f"{tables.counted(len(now), 'task')} in {tables.counted(len(waves), 'wave')}.",))
     at.end(PLAN, "planner", memory.read(at.data("data")))
     return Verdict("done", warnings=at.end(PLAN, "planner-tasks", counts))
 

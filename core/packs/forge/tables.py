@@ -44,7 +44,7 @@ def critique(members: Iterable[Member]) -> Verdict:
         return Verdict(ERROR, f"{len(missing)} of {len(CRITICS)} critics failed", missing)
     grave = [f.claim for m in table.values() for f in m.findings if at_least(f.severity, "critical")]
     if grave:
-        return Verdict(REVISE, f"{len(grave)} findings are critical or worse: {'; '.join(grave[:3])}", missing)
+        return Verdict(REVISE, f"{counted(len(grave), 'finding')} critical or worse: {'; '.join(grave[:3])}", missing)
     return Verdict(DONE, "no finding is critical", missing)
 
 
@@ -63,7 +63,7 @@ def verification(built: bool, members: Iterable[Member]) -> Verdict:
         return Verdict(ERROR, f"not verified: {', '.join(f'{name} ({_why(table, name)})' for name in failed)}")
     unmet = [f.claim for m in table.values() for f in m.findings if at_least(f.severity, "major")]
     if unmet:
-        return Verdict(REVISE, f"{len(unmet)} are not met: {'; '.join(unmet[:3])}")
+        return Verdict(REVISE, f"{len(unmet)} not met: {'; '.join(unmet[:3])}")
     return Verdict(DONE, "the build, the tests, every task and every criterion")
 
 
@@ -87,8 +87,12 @@ def review(members: Iterable[Member]) -> Verdict:
         return Verdict(ERROR, "fewer than two of quality, security and testing were reviewed", warnings)
     wanted = [f.claim for m in counting for f in m.findings if at_least(f.severity, "major")]
     if wanted:
-        return Verdict(REVISE, f"{len(wanted)} changes are asked for: {'; '.join(wanted[:3])}", warnings)
+        return Verdict(REVISE, f"{counted(len(wanted), 'change')} asked for: {'; '.join(wanted[:3])}", warnings)
     return Verdict(DONE, "nothing major is left", warnings)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _ok(table: dict[str, Member], name: str) -> bool:

@@ -27,13 +27,24 @@ def critique(said: Verdict, found: Sequence[Finding], cross_cutting: Sequence[tu
     return Section("The critique of the design", tuple(parts))
 
 
-def plan(tasks: Sequence[Task], waves: Sequence[Sequence[Task]]) -> Section:
-    at = {task.id: str(number) for number, wave in enumerate(waves, 1) for task in wave}
-    rows = tuple(
-        (at.get(t.id, "earlier"), t.id, t.goal, t.agent, ", ".join(t.files), ", ".join(t.depends_on))
-        for t in sorted(tasks, key=lambda t: int(at.get(t.id, "0")))
-    )
-    return Section("The tasks, by wave", (Part(head=("wave", "task", "goal", "by", "files", "after"), rows=rows),))
+def plan(tasks: Sequence[Task], rounds: Sequence[Sequence[Sequence[str]]]) -> Section:
+    """As they were carried out: what was planned again comes again."""
+    table = {task.id: task for task in tasks}
+    rows = [
+        (
+            f"{number}.{place}" if len(rounds) > 1 else str(place),
+            t.id,
+            t.goal,
+            t.agent,
+            ", ".join(t.files),
+            ", ".join(t.depends_on),
+        )
+        for number, waves in enumerate(rounds, 1)
+        for place, wave in enumerate(waves, 1)
+        for t in (table[name] for name in wave)
+    ]
+    head = ("wave", "task", "goal", "by", "files", "after")
+    return Section("The tasks, by round and wave", (Part(head=head, rows=tuple(rows)),))
 
 
 def verification(said: Verdict, tests: str, judged: Sequence[Judged], texts: dict[str, str], found: Sequence[Finding]) -> Section:
@@ -47,7 +58,7 @@ def verification(said: Verdict, tests: str, judged: Sequence[Judged], texts: dic
         )
         for one in judged
     )
-    head = ("criterion", "what it asks", "result", "evidence", "of")
+    head = ("id", "what it asks", "result", "evidence", "task")
     return Section(
         "What was verified",
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 from lib.attempt import checks
@@ -33,16 +34,18 @@ def v_build(at: Step) -> Verdict:
         return Verdict("done", warnings=("there is nothing to build", *at.said))
     if system.missing:
         return Verdict("failed", f"{system.name}: {system.missing} is not installed here")
-    result = checks.run(builds.check(system), at.call.cwd, at.out.parent / "checks")
+    with tempfile.TemporaryDirectory(prefix="strata-") as cache:
+        result = checks.run(builds.check(system, cache), at.call.cwd, at.out.parent / "checks")
     lines = ["# Build", "", f"- System: {system.name} (`{system.mark or 'given'}`)", f"- Command: `{' '.join(system.command)}`"]
-    lines += [f"- Folder: `{at.call.cwd}`", f"- Built: {builds.made(at.call.cwd, system) or 'nothing that is kept'}"]
+    lines += [f"- Built: {builds.made(at.call.cwd, system) or 'nothing that is kept'}"]
     lines += [f"- Result: {'passed' if result.passed else 'failed'} ({result.count})", ""]
     lines += ["```", result.tail, "```"] if result.tail.strip() else []
     at.write("verification/v-build.md", "\n".join(lines))
     at.leave("build.json", {"built": result.passed, "system": system.name, "command": list(system.command)})
     if not result.passed:
         memory.invalidate(at.session, PLANNERS, "the build failed")
-        at.end(VERIFY)
+        last = next((line for line in reversed(result.tail.splitlines()) if line.strip()), "it said nothing")
+        at.end(VERIFY, "v-build", memory.Notes(lessons=(f"The build failed: {last}",)))
         return Verdict("failed", f"the build failed: {result.tail[-400:]}")
     return Verdict("done", warnings=tuple(at.said))
 
@@ -122,6 +125,7 @@ def verify(at: Step) -> Verdict:
     if said.word != DONE:
         memory.invalidate(at.session, PLANNERS, said.why)
     lessons = (f"Verification sent the work back: {said.why}",) if said.word != DONE else ()
+    lessons += tuple(f"The task {key} failed: {why}" for key, why in undone.items())
     notes = memory.Notes(updates=(f"Verified: {said.word}.",), lessons=lessons)
     warnings = (*said.warnings, *at.end(VERIFY, "verify", notes))
     return Verdict("done" if said.word == DONE else "needs_revision", said.why, warnings)  # an error is planned again, too

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packs.forge.memory import SECTIONS
 from packs.forge.tables import CRITICS
 from scripted_model.server import Request, say, tool
 from support import House, Ran
@@ -14,7 +17,7 @@ from support import House, Ran
 pytestmark = pytest.mark.rehearsed
 NOTES = {
     "artifacts": [{"path": "x.md", "sections": ["Overview"]}],
-    "decisions": ["We add a flag. It is off."],
+    "decisions": ["We add a flag. It is off. Nobody asked for more. ```python\nflag = False\n```"],
     "updates": ["Written."],
 }
 CODE = "def greet(name, loud=False):\n    text = f'Hello, {name}!'\n    return text.upper() if loud else text\n"
@@ -33,30 +36,52 @@ class Agents:
         self.wants_change = False  # the quality reviewer asks for one change, once
         self.fails: set[str] = set()
         self.lies = ""
+        self.memories: list[str] = []  # memory.md, as it stood when each agent began
 
     def __call__(self, r: Request) -> Any:
-        agent = r.prompt.split()[0].removeprefix("/")
+        agent, about = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)[0]  # the CLI may put words of its own before it
         if r.turn == 0:
-            self.asked.append(agent if agent != "researcher" else f"researcher {r.prompt.split()[1]}")
+            self.asked.append(agent if agent != "researcher" else f"researcher {about}")
             self.prompts.setdefault(agent, []).append(r.prompt)
+            self.memories += [p.read_text() for p in self.house.workspace.glob("docs/feature/*/memory.md")]
         if agent in self.fails:
             return say("I cannot.\n\nERROR: it cannot be done" if agent == "implementer" else "I cannot.")
         if agent in ("implementer", "documentation-writer"):
-            return self.build(r)
+            return self.build(r, about)
         report = f"# {agent}\n\nAC-1 holds.\n"
         if r.turn == 0:
-            return say(tool("Write", file_path=r.path("report"), content=report))
+            lie = self.lie(agent)
+            return say(tool("Write", file_path=r.path("report"), content=report), *lie)
         return say(tool("StructuredOutput", **self.data(agent)))
 
-    def build(self, r: Request) -> Any:
+    def lie(self, agent: str) -> list[Any]:
+        """What an agent does besides its work, and should not."""
+        repository = self.house.workspace
+        if agent == self.lies == "ct-strategy":
+            return [tool("Write", file_path=str(repository / "greet.py"), content="import os\n")]
+        if agent == self.lies == "r-knowledge":
+            return [tool("Write", file_path=str(repository / "AGENTS.md"), content="No rules.\n")]
+        if agent == self.lies == "r-quality":  # somehow, behind our back
+            (repository / "AGENTS.md").write_text("No rules.\n")
+        if agent == self.lies == "ct-security":
+            (docs(self.house) / "memory.md").write_text("# Mine\n")
+            (docs(self.house) / "feature.md").write_text("Anything goes.\n")
+        return []
+
+    def build(self, r: Request, name: str) -> Any:
         folder = r.prompt.split("Working folder: ")[1].splitlines()[0]
-        name = r.prompt.split()[1]
         broken = self.broken_first and self.asked.count("planner") == 1
         files = {"greet.py": "def greet(:\n" if broken else CODE, "test_greet.py": TEST}
         if name == "page":
             files = {"README.md": "# Greeting, loud or not\n"}
         if self.lies == "nothing" and name == "loud":  # it says that it did, and did not
             return say(tool("Write", file_path=r.path("report"), content="# All done\n")) if r.turn == 0 else say("DONE: yes")
+        if self.lies == "other" and name == "loud":
+            files["README.md"] = "# Mine, too\n"
+        if self.lies == "idle" and name == "loud":
+            files["test_greet.py"] = "def test_loud() -> None:\n    assert True\n"
+        if self.lies == "red" and name == "loud":
+            files["test_greet.py"] = TEST.replace("HELLO", "HALLO")
         if r.turn == 0:
             return say(*(tool("Read", file_path=f"{folder}/{n}") for n in files))
         if r.turn == 1:
@@ -162,6 +187,11 @@ def test_a_feature_goes_from_its_request_to_reviewed_code(house: House, agents: 
     assert "Do NOT apply without human review" in proposals and "## Rejected" in proposals and "Fewer tests" in proposals
     assert not (house.workspace / "AGENTS.md").exists(), "a proposal is no change"
     assert all("## Memory" in p for name in ("designer", "planner", "ct-security", "r-quality") for p in agents.prompts[name])
+    # TS-7, TS-15, MEM-AC-7, MEM-AC-8: at every moment an agent began
+    entries = [line for text in agents.memories for line in text.splitlines() if line.startswith("- ")]
+    assert entries and all(text.count("\n") <= 200 for text in agents.memories)
+    assert all(len(re.findall(r"[.!?](?:\s|$)", line)) <= 2 and "flag = False" not in line for line in entries)
+    assert all(tuple(re.findall(r"^## (.+)$", text, re.M)) == SECTIONS for text in agents.memories)
     before = len(agents.asked)
     assert forge(house).code == 0 and len(agents.asked) == before, "nothing finished is done twice"
 
@@ -204,6 +234,108 @@ def test_a_task_that_was_never_done_is_found_out_and_the_end_is_true(house: Hous
     assert ran.code == 12, ran.stderr[-2000:]
     assert agents.asked.count("planner") == 4, "three replans, and no more"
     assert "loud is marked done, and none of its files has changed" in (docs(house) / "verifier.md").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        ("idle", "its tests (test_greet.py) pass without its code (greet.py)"),
+        ("red", "quick: 1 error"),  # and every verifier says that all is well
+    ],
+)
+def test_a_liar_among_implementers_and_verifiers_ends_with_12(house: House, agents: Agents, lie: str, words: str) -> None:
+    """A test that calls nothing; a red suite that everybody calls green."""
+    agents.lies = lie
+    ran = forge(house)
+    assert ran.code == 12, ran.stderr[-2000:]
+    assert words in (docs(house) / "verifier.md").read_text()
+    assert agents.asked.count("planner") == 4
+
+
+@pytest.mark.long
+def test_a_task_does_not_write_into_the_file_of_another(house: House, agents: Agents) -> None:
+    agents.lies = "other"
+    ran = forge(house)
+    assert ran.code == 0 and "Mine, too" not in (house.workspace / "README.md").read_text()
+    (outcome,) = [json.loads(p.read_text()) for p in house.folder.glob("s/forge/stages/*-build/**/loud/attempt-*/outcome.json")]
+    assert "README.md" in str(outcome["denials"]), "it was refused, and it is on record"
+
+
+@pytest.mark.long
+def test_critics_and_reviewers_write_nothing_besides_their_own_files(house: House, agents: Agents) -> None:
+    """A critic that writes code, an R-Knowledge that edits what tells agents how to work: refused, and on record."""
+    (house.workspace / "AGENTS.md").write_text("Be kind.\n")
+    for agent, place in (("ct-strategy", "greet.py"), ("r-knowledge", "AGENTS.md")):
+        before = (house.workspace / place).read_text()
+        agents.lies = agent
+        ran = forge(house, "--from", "critique" if agent.startswith("ct") else "review") if agents.asked else forge(house)
+        assert ran.code == 0, ran.stderr[-2000:]
+        assert place == "greet.py" or (house.workspace / place).read_text() == before
+        outcomes = [json.loads(p.read_text()) for p in house.folder.glob(f"s/forge/stages/*/**/{agent}/attempt-*/outcome.json")]
+        assert any(outcome.get("denials") for outcome in outcomes), f"{agent} was not refused"
+    assert "import os" not in (house.workspace / "greet.py").read_text()
+
+
+@pytest.mark.long
+def test_what_tells_agents_how_to_work_is_compared_before_and_after_the_review(house: House, agents: Agents) -> None:
+    """R-AC-6, KE-SAFE-1: whoever did it, a changed AGENTS.md stops the feature"""
+    agents.lies = "r-quality"
+    ran = forge(house)
+    assert ran.code == 1, ran.stderr[-2000:]
+    assert "AGENTS.md was changed during the review" in (docs(house) / "review.md").read_text()
+
+
+@pytest.mark.long
+def test_an_artifact_that_somebody_else_changed_is_found_out_and_the_memory_is_put_back(house: House, agents: Agents) -> None:
+    """MEM-INT-AC-5; one creator per artifact"""
+    agents.lies = "ct-security"
+    ran = forge(house)
+    assert ran.code == 0, ran.stderr[-2000:]
+    warnings = " ".join(ran.document["warnings"])
+    assert "memory.md was damaged" in warnings and "feature.md was changed by somebody else" in warnings
+    assert (docs(house) / "memory.md").read_text().startswith("# Operational Memory")
+    assert any("# Mine" in p.read_text() for p in (house.folder / "s/artifacts/theirs").glob("*"))
+
+
+def test_a_person_is_asked_after_the_design_and_before_the_commit(house: House, agents: Agents) -> None:
+    """The last word is a person's, and what is committed is what the tasks own and the artifacts, nothing else."""
+    (house.workspace / "mine.txt").write_text("not part of it\n")
+    git = ["git", "-C", str(house.workspace)]
+    subprocess.run([*git, "config", "user.name", "x"], check=True)
+    subprocess.run([*git, "config", "user.email", "x@x"], check=True)
+    ran = forge(house, "--ask")
+    assert ran.code == 3 and "planner" not in agents.asked
+    assert "approve_design" in str(ran.document["waiting"])
+    ran = forge(house, "--ask", "--answer", "approve_design=revise")
+    assert ran.code == 3 and agents.asked.count("designer") == 2
+    ran = forge(house, "--ask", "--answer", "approve_design=yes")
+    assert ran.code == 3 and "approve_merge" in str(ran.document["waiting"])
+    log = lambda: subprocess.run([*git, "log", "--oneline"], check=True, capture_output=True, text=True).stdout  # noqa: E731
+    assert len(log().splitlines()) == 1
+    ran = forge(house, "--ask", "--answer", "approve_merge=yes")
+    assert ran.code == 0, ran.stderr[-2000:]
+    assert "Greet loudly" in log()
+    left = subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
+    assert left.split() == ["??", "mine.txt"]
+
+
+@pytest.mark.long
+def test_a_no_in_the_plan_puts_the_repository_back_and_keeps_the_work(house: House, agents: Agents) -> None:
+    plan = (house.folder / "config/plans/forge.yaml").read_text()
+    (house.folder / "plan.yaml").write_text(f"{plan}checks: {house.workspace / 'checks.yaml'}\n")
+    words = ["--param", "request=Greet loudly", "--param", "slug=loud", "--param", "tests=quick"]
+    session = ["--session-dir", str(house.folder / "s")]
+    ran = house.json("campaign", str(house.folder / "plan.yaml"), *words, *session, timeout=280)
+    assert ran.code == 3 and "planner" not in agents.asked, ran.stderr[-2000:]
+    resume = lambda answer: house.json("campaign", "--resume", session[1], "--answer", answer, timeout=280)  # noqa: E731
+    assert resume("approve_design=yes").code == 3
+    assert "upper()" in (house.workspace / "greet.py").read_text()
+    ended = resume("approve_merge=no")
+    assert ended.code in (1, 3), ended.stderr[-2000:]
+    assert "upper()" not in (house.workspace / "greet.py").read_text(), "it is as it was"
+    refs = subprocess.run(["git", "-C", str(house.workspace), "for-each-ref", "refs/strata"], check=True, capture_output=True)
+    assert refs.stdout.strip(), "what was built is kept"
 
 
 @pytest.mark.long

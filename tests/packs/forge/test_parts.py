@@ -64,7 +64,7 @@ def test_memory_stays_bounded_and_keeps_lessons(steps: list[tuple[int, int]]) ->
             memory.prune(session, step)
             text = memory.render(session)
             assert text.count("\n") <= memory.MOST_LINES + 1
-            kept = {int(n) for n in re.findall(r"step-(\d+)", text.split("## Lessons")[0])}
+            kept = {int(n) for n in re.findall(r"step-(\d+)", text.split("## Recent Decisions")[1].split("## Lessons")[0])}
             assert all(n >= step - 2 for n in kept)
         assert memory.render(session).count("Entry") >= min(len(steps), 1)
 

@@ -14,8 +14,8 @@ _MARKS = {
     **dict.fromkeys(("pass", "passed", "done", "taken", "met"), "success"),
     **dict.fromkeys(("fail", "failed", "blocker", "critical", "rejected", "blocked", "not met"), "failed"),
     **dict.fromkeys(("major", "open"), "to be revised"),
-    **dict.fromkeys(("minor", "proposed"), "waiting"),
 }
+_PLAIN = ("minor", "proposed")
 MOST_ROWS = 200  # of a table
 MOST = 40  # of each list that is shown at once; the rest is in the files
 
@@ -43,7 +43,8 @@ def _told(section: Section) -> list[str]:
 
 def _cell(text: str) -> str:
     """A word that says how something went is shown as such."""
-    return badge(_MARKS[text], text) if text in _MARKS else e(text)
+    plain = tag("span", e(text), cls="badge none") if text in _PLAIN else e(text)
+    return badge(_MARKS[text], text) if text in _MARKS else plain
 
 
 def _delivered(seen: Scene, came: Result) -> list[str]:
