@@ -188,7 +188,7 @@ def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str]) -
     }
     if ended != whole:
         differ = [k for k in whole if ended.get(k) != whole[k]]
-        found["why"] = f"{differ}: {ran.code}, again {dict(again)}, {ran.stdout[-600:]}"
+        found["why"] = f"{differ}: {ran.code}, again {dict(again)}, {ran.stdout[-600:]} {ran.stderr[-1500:]}"
     shutil.rmtree(copy)
     return found
 

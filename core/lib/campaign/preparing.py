@@ -27,7 +27,7 @@ def apply_settings(call: Call, plan: Plan, layer: int) -> None:
         if not call.cwd.is_dir():
             usage(f"the workspace {plan.workspace} is not there", "stand where it is, or give --cwd")
     for phase in plan.phases:
-        if phase.rollback:
+        if phase.rollback and not plan.repository:
             trees.require_repository(call.cwd, f"{phase.name}: `on_failure: rollback`")
     maximum = plan.max_depth if options.max_depth is None else options.max_depth
     call.depth = depth.from_environment(layer, options.current_depth, maximum)

@@ -80,6 +80,8 @@ class Agents:
             files["README.md"] = "# Mine, too\n"
         if self.lies == "idle" and name == "loud":
             files["test_greet.py"] = "def test_loud() -> None:\n    assert True\n"
+        if self.lies == "unrunnable" and name == "loud":
+            (self.house.workspace / "pytest.ini").write_text("[pytest]\naddopts = --nonsense\n")
         if self.lies == "red" and name == "loud":
             files["test_greet.py"] = TEST.replace("HELLO", "HALLO")
         if r.turn == 0:
@@ -242,6 +244,7 @@ def test_a_task_that_was_never_done_is_found_out_and_the_end_is_true(house: Hous
     [
         ("idle", "its tests (test_greet.py) pass without its code (greet.py)"),
         ("red", "quick: 1 error"),  # and every verifier says that all is well
+        ("unrunnable", "quick: pytest ended with 4"),  # a suite that cannot run is not one without tests
     ],
 )
 def test_a_liar_among_implementers_and_verifiers_ends_with_12(house: House, agents: Agents, lie: str, words: str) -> None:
