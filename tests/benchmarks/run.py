@@ -1,4 +1,4 @@
-"""Benchmarks: every figure is a ratio measured side by side in one run. `uv run python tests/benchmarks/run.py [a b c d e f g]`
+"""Benchmarks: every figure is a ratio measured side by side in one run. `uv run python tests/benchmarks/run.py [a b c d e f g h]`
 
 Prints a table and, last, one line of JSON. Absolute times mean nothing on a shared machine and are not shown.
 """
@@ -17,12 +17,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "core")]
 
 from lib.process import keeper  # noqa: E402
+from scripted_model.forge_story import Story  # noqa: E402
 from scripted_model.server import say, scripted, turns  # noqa: E402
 from support import CORE, House  # noqa: E402
 
@@ -271,6 +274,44 @@ def g(folder: Path, count: int = 200) -> dict[str, float | str]:
     }
 
 
+def h(folder: Path, seconds_per_answer: float = 2.0) -> dict[str, float]:
+    """Forge's clusters against their members one after the other, with a model that takes the same time for every answer."""
+    took: dict[str, dict[str, float]] = {}
+    for name, cap in (("together", 4), ("one by one", 1)):
+        story = Story()
+        made = House(folder / name.replace(" ", "-"))
+        file = made.folder / "config/packs/forge/orchestrators/forge.yaml"
+        file.write_text(file.read_text().replace("cap: 4", f"cap: {cap}"))
+        with scripted(lambda request, story=story: replace(story(request), hang_seconds=seconds_per_answer)) as model:
+            env = model.environment(str(made.folder / "claude"))
+            plan = str(made.folder / "config/plans/forge-quickstart.yaml")
+            started = time.monotonic()
+            ran = made.json("campaign", plan, "--driver", "live", "--session-dir", str(made.folder / "s"), timeout=1800, **env)
+            whole = time.monotonic() - started
+        assert ran.code == 0, ran.stderr[-2000:]
+        took[name] = {"whole": whole, **stages_of(made.folder / "s")}
+    figures = {"CT": "critique", "V": "verify", "R": "review", "research": "research", "pipeline": "whole"}
+    found = {
+        f"forge, {word}: one by one ÷ together": took["one by one"][key] / took["together"][key] for word, key in figures.items()
+    }
+    return {**found, "forge: share of the clock outside of agents": 1 - one["agents"] / one["whole"]}
+
+
+def stages_of(session: Path) -> dict[str, float]:
+    """How long each stage took, all rounds together; and how long agents were at work, one after the other."""
+    spans: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    found = {"agents": 0.0}
+    for path in session.glob("phases/*/forge/stages/**/outcome.json"):
+        outcome = json.loads(path.read_text())
+        end = datetime.fromisoformat(outcome["finished_at"]).timestamp()
+        _, _, stage, number, _ = outcome["step"].split("/")
+        spans.setdefault((stage.partition("-")[2], number), []).append((end - outcome["duration_seconds"], end))
+        found["agents"] += outcome["duration_seconds"] if path.with_name("transcript.jsonl").exists() else 0.0
+    for (stage, _), times in spans.items():
+        found[stage] = found.get(stage, 0.0) + max(end for _, end in times) - min(start for start, _ in times)
+    return found
+
+
 TARGETS = {
     **{"a": 1.4, "b (÷ bare SDK)": 1.1, "b (÷ claude -p)": 1.5, "c": 3.5, "d": 1.1, "e": 0.02},
     **{"show ÷ reading": 3.0, "report ÷ reading": 3.0, "tool stage ÷ LangGraph": 1.0, "agent stage ÷ LangGraph": 2.3},
@@ -281,7 +322,7 @@ def main() -> None:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     loaded = f"load {load:.1f} on {cores} cores" if load > cores / 4 else ""
     found: dict[str, float | str] = {}
-    for name in sys.argv[1:] or list("abcdefg"):
+    for name in sys.argv[1:] or list("abcdefgh"):
         folder = Path(tempfile.mkdtemp(prefix="strata-benchmark-"))
         try:
             result = globals()[name](folder)

@@ -28,10 +28,8 @@ def test_a_section_of_a_tool_stands_in_the_report_and_on_the_page(house: House) 
     assert "<h3>What was asked</h3>" in page and "<b>x</b>" not in page and "&lt;b&gt;x&lt;/b&gt;" in page
     assert 'class="badge good">✓ met' in page and 'class="badge bad">✗ not met' in page
     text = (house.folder / "s/execution-report.md").read_text()
-    assert (
-        "## What was asked\n\nLoud.\n\n### Criteria\n\n| id | result | why |\n| --- | --- | --- |\n| AC-1 | met | <b>x</b> \\| y |"
-        in text
-    )
+    lines = ["## What was asked", "", "Loud.", "", "### Criteria", "", "| id | result | why |", "| --- | --- | --- |"]
+    assert "\n".join([*lines, "| AC-1 | met | <b>x</b> \\| y |"]) in text
 
 
 @pytest.mark.parametrize("rows", [0, 3, 500])
