@@ -291,9 +291,8 @@ def h(folder: Path, seconds_per_answer: float = 2.0) -> dict[str, float]:
         assert ran.code == 0, ran.stderr[-2000:]
         took[name] = {"whole": whole, **stages_of(made.folder / "s")}
     figures = {"CT": "critique", "V": "verify", "R": "review", "research": "research", "pipeline": "whole"}
-    found = {
-        f"forge, {word}: one by one ÷ together": took["one by one"][key] / took["together"][key] for word, key in figures.items()
-    }
+    one, four = took["one by one"], took["together"]
+    found = {f"forge, {word}: one by one ÷ together": one[key] / four[key] for word, key in figures.items()}
     return {**found, "forge: share of the clock outside of agents": 1 - one["agents"] / one["whole"]}
 
 
