@@ -314,6 +314,7 @@ def stages_of(session: Path) -> dict[str, float]:
 TARGETS = {
     **{"a": 1.4, "b (÷ bare SDK)": 1.1, "b (÷ claude -p)": 1.5, "c": 3.5, "d": 1.1, "e": 0.02},
     **{"show ÷ reading": 3.0, "report ÷ reading": 3.0, "tool stage ÷ LangGraph": 1.0, "agent stage ÷ LangGraph": 2.3},
+    **{f"forge, {word}: one by one ÷ together": f"at least {n}" for word, n in (("CT", 2), ("V", 1.5), ("R", 2.5))},
 }
 
 

@@ -1,0 +1,142 @@
+"""Citations: addresses in one form and by one id, what became of fetching each, and what a synthesis cites with which numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from msgspec import Struct
+
+SECTIONS = ("Summary", "Key Findings", "Evidence", "Caveats")
+VALID, PAYWALLED, INVALID, BLOCKED, MISMATCH = KINDS = ("valid", "paywalled", "invalid", "blocked", "mismatch")
+USABLE = (VALID, PAYWALLED)
+_TRACKERS = ("gclid", "fbclid")
+_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(r"https?://[^\s<>\"'`\]}|\\^]+", re.I)
+
+
+def extract(text: str) -> list[str]:
+    """The addresses in a text, as they stand there, each once. What only ends the sentence is not part of one."""
+    found: dict[str, None] = {}
+    for match in _URL.finditer(text):
+        url = match[0]
+        while url and (url[-1] in ".,;:!?*_" or (url[-1] == ")" and url.count(")") > url.count("("))):
+            url = url[:-1]
+        found.setdefault(url)
+    return list(found)
+
+
+def normal(url: str) -> str:
+    """Lower-case scheme and host; without fragment, trackers and default port; sorted query; one trailing slash less."""
+    parts = urlsplit(url.strip())
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+    if scheme not in _PORTS or not host:
+        raise ValueError(f"no http address: {url[:200]!r}")
+    host = f"[{host}]" if ":" in host else host
+    port = f":{parts.port}" if parts.port and parts.port != _PORTS[scheme] else ""
+    login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    kept = [(k, v) for k, v in parse_qsl(parts.query, keep_blank_values=True) if not _tracks(k)]
+    path = parts.path.removesuffix("/")
+    return urlunsplit((scheme, f"{login}{host}{port}", path or "/", urlencode(sorted(kept)), ""))
+
+
+def _tracks(name: str) -> bool:
+    return name.lower().startswith("utm_") or name.lower() in _TRACKERS
+
+
+def cid(url: str) -> str:
+    return f"cid_{hashlib.sha256(normal(url).encode()).hexdigest()}"
+
+
+def kind(status: int) -> str:
+    """What an answer of a server means for a citation."""
+    if 200 <= status < 300:
+        return VALID
+    if status in (401, 402, 403, 451):
+        return PAYWALLED
+    return INVALID if status in (404, 410) else BLOCKED
+
+
+class Citation(Struct, frozen=True):
+    cid: str
+    url: str  # in its normal form
+    status: str  # one of KINDS
+    found_in: tuple[str, ...] = ()  # the perspectives that named it
+    http_status: int = 0
+    final_url: str = ""
+    title: str = ""
+    date: str = ""
+    body: str = ""  # where the text that was read is kept, seen from the run
+    note: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return self.status in USABLE
+
+
+_CITED = re.compile(r"\[@(cid_[0-9a-f]{8,64})\]")
+_NUMBER = re.compile(r"(?<![\w@.\-])[-+]?\d(?:[\d,.\u00a0 ]*\d)?\s?%?")  # H2O and utf-8 are names; 3x is a number
+
+
+class Text(Struct, frozen=True):
+    """What a synthesis consists of, as far as its gate asks."""
+
+    sections: tuple[str, ...]
+    cited: tuple[str, ...]  # every mention, in order
+    numeric: tuple[str, ...]  # paragraphs with a number and without a citation
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in SECTIONS if name not in self.sections]
+
+
+def look(text: str) -> Text:
+    """The one checker: the review and the gate use the same."""
+    heads = tuple(match[1].strip() for line in _prose(text) if (match := re.match(r"#{1,6}\s+(.+?)\s*$", line)))
+    bare = tuple(p for p in paragraphs(text) if numbers(p) and not _CITED.search(p))
+    return Text(heads, tuple(_CITED.findall(text)), bare)
+
+
+def paragraphs(text: str) -> list[str]:
+    """Without code, headings and the numbers of ordered lists; each item of a list is a paragraph of its own."""
+    found: list[list[str]] = [[]]
+    for line in _prose(text):
+        item = re.match(r"\s*(?:[-*+]|\d+[.)])\s+(.*)$", line)
+        if not line.strip() or line.lstrip().startswith("#"):
+            found.append([])
+        elif item:
+            found.append([item[1]])
+        else:
+            found[-1].append(line.strip())
+    return [" ".join(lines) for lines in found if lines]
+
+
+def numbers(text: str) -> list[str]:
+    """The numbers a paragraph claims, with their separators; those inside citations and addresses are none."""
+    plain = _URL.sub(" ", _CITED.sub(" ", text))
+    return [match[0].strip(" .,\u00a0") for match in _NUMBER.finditer(plain)]
+
+
+def _prose(text: str) -> list[str]:
+    lines: list[str] = []
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced:
+            lines.append(line)
+    return lines
+
+
+def utilisation(cited: Iterable[str], usable: Iterable[str]) -> float:
+    """How many of those that could be cited are."""
+    known = set(usable)
+    return len(set(cited) & known) / len(known) if known else 0.0
+
+
+def duplicates(cited: Iterable[str]) -> float:
+    """How many mentions repeat an earlier one."""
+    mentions = list(cited)
+    return 1 - len(set(mentions)) / len(mentions) if mentions else 0.0
