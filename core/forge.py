@@ -33,7 +33,7 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("request", metavar="REQUEST", help="what is wanted; or `knowledge`, for what earlier features propose")
-    add("words", nargs="*", metavar="WORD", help="knowledge: list, or apply N")
+    add("words", nargs="*", default=[], metavar="WORD", help="knowledge: list, or apply N")
     add("--slug", help="the feature's short name (default: from the request); its artifacts stand under docs/feature/")
     add("--tests", default="pytest", metavar="CHECK", help="the check that runs the test suite (default: pytest)")
     add("--build", default="auto", metavar="COMMAND", help="how it is built, where the repository does not show it")
@@ -48,7 +48,10 @@ def main(call: Call) -> Json:
         return proposals.answer(call.cwd, options.words)
     if options.words:
         usage(f"the request is one word to the shell: {options.request!r}, and then came {options.words}", "put it into quotes")
-    slug = files.slug(options.slug or options.request)[:48].strip("-")
+    if not options.request.strip():
+        usage("what is wanted? The request is empty", TOOL.example)
+    named_so = options.slug or options.request
+    slug = files.slug(named_so, "")[:48].strip("-") or f"feature-{files.digest(named_so)[:8]}"
     params = {"request": options.request, "slug": slug, "tests": options.tests, "build": options.build, "depth": options.depth}
     return runs.run(call, orchestrator_file.load("forge", "" if options.ask else "unattended"), params, topic=slug)
 

@@ -11,10 +11,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lib import cli
 from lib.attempt import judging
 from lib.cli import Call, Tool
 from lib.contract import Json, usage
+from lib.disk import files
 from packs.forge import tasks
 
 TOOL = Tool(
@@ -26,7 +29,10 @@ TOOL = Tool(
 
 
 def plan(made: judging.Made) -> list[str]:
-    return tasks.complaints(tasks.read(made.json("data")))
+    now = tasks.read(made.json("data"))
+    before = made.task.inputs.get("before")
+    earlier = tasks.read(files.read_json(Path(str(before)))) if before else []
+    return [*tasks.complaints(now), *tasks.reworded(now, earlier)]
 
 
 def spec(made: judging.Made) -> list[str]:

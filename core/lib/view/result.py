@@ -54,7 +54,7 @@ def _of(seen: Scene) -> Result:
     against = f"commit {start.commit[:12]}, where the run began" if start.commit else ""
     found = produced.of_session(session)
     told = tuple(lenient.read(session / one.path, Section) for one in found if one.type == SECTION and one.root == "session")
-    delivered = tuple(one for one in found if one.type != SECTION)
+    delivered = tuple({(one.root, one.path): one for one in found if one.type != SECTION}.values())
     return Result(delivered, tuple(listed), tuple(_stories(session)), against, start.cwd, told)
 
 

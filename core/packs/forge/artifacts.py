@@ -24,16 +24,17 @@ class Artifacts(Struct, frozen=True):
         place, known = self.folder / path, self._known()
         warnings: list[str] = []
         theirs = place.read_bytes() if place.is_file() else b""
-        if path in known and theirs and files.digest_bytes(theirs) != known[path] and theirs != text.encode():
+        strange = files.digest_bytes(theirs) != known.get(path)  # also of an earlier run
+        if theirs and strange and theirs != text.encode():
             aside = self._aside(path, theirs)
             warnings.append(f"{path} was changed by somebody else, and is written anew; theirs is kept as {aside}")
         files.write_atomic(place, text)
         self._note(path, place.read_bytes())  # as it is on disk: secrets are taken out on the way
         return warnings
 
-    def append(self, path: str, text: str) -> None:
-        """Writes one that only grows: `text` is all of it, what stood there before included."""
-        files.write_atomic(self.folder / path, text)
+    def append(self, path: str, content: bytes) -> None:
+        """Writes one that only grows: `content` is all of it, what stood there before included."""
+        files.write_atomic(self.folder / path, content)
         self._note(path, (self.folder / path).read_bytes())
 
     def foreign(self) -> list[str]:
@@ -46,7 +47,8 @@ class Artifacts(Struct, frozen=True):
                 warnings.append(f"{path} was deleted by somebody else than its creator")
                 self._note(path, None)
             elif files.digest_bytes(there) != digest:
-                warnings.append(f"{path} was changed by somebody else than its creator")
+                kept = self._aside(path, there)
+                warnings.append(f"{path} was changed by somebody else than its creator; a copy of theirs is {kept}")
                 self._note(path, there)
         return warnings
 

@@ -56,7 +56,7 @@ def remember(session: Path, notes: Notes, agent: str, step: int) -> None:
     memory, by = Memory(session), f"{agent}, step-{step}"
     memory.forget(lambda note: bool(note.invalid) and _agent(note) == agent)
     for artifact in notes.artifacts:
-        memory.forget(lambda note, row=f"{artifact.path} | ": note.kind == ARTIFACTS and note.text.startswith(row))
+        memory.forget(lambda note, row=f"{artifact.path} |": note.kind == ARTIFACTS and note.text.startswith(row))
         memory.note(ARTIFACTS, short(f"{artifact.path} | {', '.join(artifact.sections[:8])}"), by)
     for kind, texts in ((DECISIONS, notes.decisions), (LESSONS, notes.lessons), (UPDATES, notes.updates)):
         for text in texts:
@@ -97,7 +97,7 @@ def _text(notes: list[Note]) -> str:
         return [line(note) for note in notes if note.kind == kind]
 
     def row(note: Note) -> str:
-        path, _, sections = note.text.partition(" | ")
+        path, _, sections = (part.strip() for part in note.text.partition("|"))
         mark = f"[{INVALID}: {note.invalid}] " if note.invalid else ""
         return f"| {mark}{path} | {sections} | {note.by} |"
 

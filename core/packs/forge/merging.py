@@ -5,27 +5,33 @@ from __future__ import annotations
 from lib.attempt.verdicts import Verdict
 from lib.contract import StrataError
 from lib.process import processes
-from lib.session import began
 
-from packs.forge import criteria
+from packs.forge import setting
 from packs.forge import tasks as plans
+from packs.forge.changes import Changes
 from packs.forge.step import Step
 
 
 def merge(at: Step) -> Verdict:
     """Only the files that tasks own, and the artifacts. What else is changed or staged in the repository stays as it is."""
     folder = str(at.folder.relative_to(at.call.cwd))
-    owned = {file for task in plans.read(at.data("tasks")) for file in task.files}
-    touched = criteria.changed(at.call.cwd, began.read(at.session).commit)
-    paths = [*sorted(path for path in touched & owned), folder]
-    _git(at, "add", "--", *paths)
-    if not _git(at, "status", "--porcelain", "--", *paths):
+    tasks = plans.read(at.data("tasks"))
+    changes = Changes.of(at.session, tasks)
+    paths = [*sorted(changes.touched & changes.owned), folder]
+    known = set(_git(at, "ls-files", "-z", "--", *paths).split("\0"))
+    known |= set(_git(at, "diff", "--cached", "--name-only", "-z").split("\0"))  # deleted, and staged by an earlier try
+    there = [path for path in paths if (at.call.cwd / path).exists() or path in known]
+    _git(at, "add", "-A", "-f", "--", *there)
+    staged = [path for path in there if _git(at, "diff", "--cached", "--name-only", "--", path)]
+    if not staged:
         return Verdict("done", "it is committed already")
     request = " ".join(str(at.task.inputs["request"]).split())
-    _git(at, "commit", "--quiet", "--only", "-m", _subject(request), "-m", f"How it came about: {folder}/", "--", *paths)
+    _git(at, "commit", "--quiet", "--only", "-m", _subject(request), "-m", f"How it came about: {folder}/", "--", *staged)
     commit = _git(at, "rev-parse", "--short", "HEAD")
     at.leave("merged.json", {"commit": commit, "paths": paths})
-    return Verdict("done", f"commit {commit}")
+    mine = sorted(set(paths) & set(setting.dirty(at.session)))
+    warned = (f"your own changes in {', '.join(mine)}, from before the run, are in the commit",) if mine else ()
+    return Verdict("done", f"commit {commit}", warned)
 
 
 def _subject(request: str) -> str:

@@ -60,26 +60,33 @@ def apply(cwd: Path, proposal: Proposal) -> Json:
     path = cwd / proposal.file
     if not files.leads_inside(cwd, path):
         raise StrataError("DOES_NOT_FIT", f"{proposal.file} is not in this repository", "edit it by hand")
-    before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    text = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+    ending = "\r\n" if "\r\n" in text else "\n"
+    before = text.splitlines(keepends=True)
     names = (f"a/{proposal.file}" if path.exists() else "/dev/null", f"b/{proposal.file}")
-    lines = difflib.unified_diff(before, _after(path.name, before, proposal.diff.splitlines()), *names, lineterm="")
-    patch = "\n".join(lines) + "\n"
-    done = processes.ask(["git", "-C", str(cwd), "apply", "--whitespace=nowarn", "-"], stdin=patch.encode())
+    after = _after(path.name, before, proposal.diff.splitlines(), ending)
+    told = "\n\\ No newline at end of file\n"  # as git writes it
+    lines = [line if line.endswith("\n") else line + told for line in difflib.unified_diff(before, after, *names)]
+    patch = "".join(lines)
+    done = processes.ask(
+        ["git", "-C", str(cwd), "apply", "--whitespace=nowarn", "-"], stdin=patch.encode("utf-8", "surrogateescape")
+    )
     if done.returncode:
         why = done.stderr.decode("utf-8", "replace").strip()
         raise StrataError("DOES_NOT_FIT", f"proposal {proposal.number} does not fit any more: {why}", "edit it by hand")
-    text = f"{patch}\napplied to {proposal.file}; git diff shows it"
-    return _said(applied=proposal.number, file=proposal.file, diff=patch, text=text)
+    shown = f"{patch}\napplied to {proposal.file}; git diff shows it"
+    return _said(applied=proposal.number, file=proposal.file, diff=patch, text=shown)
 
 
-def _after(name: str, before: list[str], lines: list[str]) -> list[str]:
-    """The file with the proposal in it: in the place of its old lines, or behind the end."""
+def _after(name: str, before: list[str], lines: list[str], ending: str) -> list[str]:
+    """The file with the proposal in it: in the place of its old lines, or behind the end. All lines end as the file's do."""
     body = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     old = [line[1:] for line in body if not line.startswith("+")]
-    new = [line[1:] for line in body if not line.startswith("-")]
+    new = [line[1:] + ending for line in body if not line.startswith("-")]
+    plain = [line.rstrip("\r\n") for line in before]
     if not old:
-        return [*before, *new]
-    at = next((n for n in range(len(before) - len(old) + 1) if before[n : n + len(old)] == old), None)
+        return [*before[:-1], *(line.rstrip("\r\n") + ending for line in before[-1:]), *new]
+    at = next((n for n in range(len(plain) - len(old) + 1) if plain[n : n + len(old)] == old), None)
     if at is None:
         message = f"{name} does not have the lines it would change: {old[0][:80]!r}"
         raise StrataError("DOES_NOT_FIT", message, "edit it by hand")

@@ -10,47 +10,31 @@ from lib.attempt.verdicts import Verdict
 from lib.disk import files, records
 from lib.evidence.findings import Finding
 from lib.process import processes
-from lib.session import began
 from msgspec.structs import replace
 
-from packs.forge import clusters, criteria, depth, knowledge, memory, tables, telling
+from packs.forge import clusters, depth, knowledge, memory, tables, telling
+from packs.forge import tasks as plans
+from packs.forge.changes import Changes
 from packs.forge.step import REVIEW, Step
 from packs.forge.tables import REVISE
-from packs.forge.tasks import ARTIFACTS
 from packs.forge.verifying import PLANNERS
-
-_GUARDED = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")  # what tells agents how to work, wherever it stands
-_GUARDED_FOLDERS = (".claude", ".cursor", ".github", ".strata")
 
 
 def compare(at: Step) -> Verdict:
     """What has changed since the work began, how deep it is to be looked at, and what no reviewer may touch."""
-    cwd = at.call.cwd
-    base = began.read(at.session).commit
-    words = ["git", "-C", str(cwd), "diff", "--no-color", "--no-ext-diff", base, "--", ".", ":(exclude)docs/feature"]
-    tracked = processes.ask(words).stdout.decode("utf-8", "replace") if base else ""
-    new = [name for name in sorted(criteria.changed(cwd, "")) if not name.startswith(ARTIFACTS)]
-    diff = tracked + "".join(_whole(cwd, name) for name in new)
+    diff = Changes.of(at.session, plans.read(at.data("tasks"))).diff()
     chosen = depth.of(diff, at.words[0] if at.words else "auto")
     (at.out / "diff.patch").write_text(diff or "nothing has changed\n", encoding="utf-8")
     at.leave("depth.json", {"depth": chosen.word, "why": chosen.why})
-    at.leave("guarded.json", guarded(cwd))
+    at.leave("guarded.json", guarded(at.call.cwd))
     return Verdict("done", f"{chosen.word}: {chosen.why}")
-
-
-def _whole(cwd: Path, name: str) -> str:
-    try:
-        lines = (cwd / name).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return f"--- /dev/null\n+++ b/{name}\n@@ binary @@\n"
-    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
 
 
 def guarded(cwd: Path) -> dict[str, str]:
     """The files that tell agents how to work, by their content."""
     listed = processes.ask(["git", "-C", str(cwd), "ls-files", "--cached", "--others", "--exclude-standard", "-z"])
     names = [name.decode("utf-8", "replace") for name in listed.stdout.split(b"\0") if name]
-    chosen = [n for n in names if Path(n).name in _GUARDED or n.split("/")[0] in _GUARDED_FOLDERS]
+    chosen = [n for n in names if plans.is_guarded(n) or n.startswith(".github/")]
     return {name: files.sha256(cwd / name) for name in sorted(chosen) if (cwd / name).is_file()}
 
 
@@ -90,5 +74,6 @@ def _touched(at: Step) -> list[Finding]:
 
 def _decide(at: Step, known: knowledge.Knowledge) -> None:
     path = at.folder / "decisions.md"
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    at.artifacts.append("decisions.md", knowledge.decisions(before, known, datetime.now(UTC).date().isoformat()))
+    before = path.read_bytes().decode("utf-8", "surrogateescape") if path.exists() else ""
+    after = knowledge.decisions(before, known, datetime.now(UTC).date().isoformat())
+    at.artifacts.append("decisions.md", after.encode("utf-8", "surrogateescape"))

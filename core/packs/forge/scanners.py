@@ -12,6 +12,7 @@ from lib.disk.redact import redact
 from lib.evidence.findings import Finding
 from lib.process import processes
 
+from packs.forge.changes import added
 from packs.forge.criteria import TEST
 
 _SEVERITY = {"HIGH": "critical", "MEDIUM": "major", "LOW": "minor"}
@@ -26,34 +27,34 @@ def scan(cwd: Path, diff: str) -> tuple[list[Finding], list[str]]:
 
 
 def secrets(diff: str) -> list[Finding]:
-    found: list[Finding] = []
-    here, number = "", 0
-    for line in diff.splitlines():
-        named = re.match(r"\+\+\+ b/(.+)$", line)
-        at = re.match(r"@@ -\S+ \+(\d+)", line)
-        if named:
-            here = named[1]
-        elif at:
-            number = int(at[1]) - 1
-        elif line.startswith("+"):
-            number += 1
-            if redact(line[1:]) != line[1:]:
-                claim = "what was added looks like a secret"
-                found.append(Finding("blocker", claim, f"{here}:{number}", redact(line[1:])[:200], ("r-scan",)))
-        elif not line.startswith("-"):
-            number += 1
+    """Line by line, and file by file together: a key may go over many lines."""
+    lines = added(diff)
+    found = [
+        Finding("blocker", "what was added looks like a secret", f"{file}:{number}", redact(text)[:200], ("r-scan",))
+        for file, number, text in lines
+        if redact(text) != text
+    ]
+    for file in dict.fromkeys(file for file, _, _ in lines):
+        whole = "\n".join(text for name, _, text in lines if name == file)
+        if redact(whole) != whole and not any(one.where.startswith(f"{file}:") for one in found):
+            found.append(Finding("blocker", "what was added looks like a secret over several lines", file, who=("r-scan",)))
     return found
 
 
 def bandit(cwd: Path, diff: str) -> tuple[list[Finding], str]:
-    changed = sorted({name for name in re.findall(r"^\+\+\+ b/(.+\.py)$", diff, re.M) if (cwd / name).is_file()})
+    """What was not looked at is a finding, too."""
+    changed = sorted({name for name, _, _ in added(diff) if name.endswith(".py") and (cwd / name).is_file()})
     if not changed:
         return [], "bandit: no Python was changed"
-    done = processes.ask([sys.executable, "-m", "bandit", "-q", "-f", "json", *changed], cwd=cwd, timeout_seconds=300)
+    argv = [sys.executable, "-m", "bandit", "-q", "--ignore-nosec", "-f", "json", *(f"./{name}" for name in changed)]
+    done = processes.ask(argv, cwd=cwd, timeout_seconds=300)
     try:
-        results = json.loads(done.stdout)["results"]
+        document = json.loads(done.stdout)
+        results, errors = document["results"], document["errors"]
     except (ValueError, KeyError):
-        return [], f"bandit: not run ({done.stderr.decode('utf-8', 'replace').strip()[-200:] or 'it said nothing'})"
+        said = done.stderr.decode("utf-8", "replace").strip()[-200:] or "it said nothing"
+        return [Finding("major", f"bandit could not look at the change ({said})", who=("r-scan",))], f"bandit: not run ({said})"
+    broken = [Finding("major", f"bandit could not read {e.get('filename')}: {e.get('reason')}", who=("r-scan",)) for e in errors]
     found = [
         Finding(
             _SEVERITY.get(str(r.get("issue_severity")), "blocker"),
@@ -64,7 +65,7 @@ def bandit(cwd: Path, diff: str) -> tuple[list[Finding], str]:
         for r in results
         if not TEST.search(str(r.get("filename", "")))  # an assert in a test is what a test is
     ]
-    return found, f"bandit: {len(found)} found in {len(changed)} files"
+    return [*found, *broken], f"bandit: {len(found)} found in {len(changed)} files"
 
 
 _MANIFESTS = re.compile(r"^\+\+\+ b/(?:.*/)?(pyproject\.toml|requirements[^/]*\.txt|package\.json|package-lock\.json)$", re.M)

@@ -10,7 +10,7 @@ from lib.contract import Json
 from lib.disk import records
 from lib.stages import rosters
 
-from packs.forge import clusters, memory, merging, reviewing, tables, telling, verifying
+from packs.forge import clusters, memory, merging, reviewing, setting, tables, telling, verifying
 from packs.forge import tasks as plans
 from packs.forge.step import DESIGN, PLAN, RESEARCH, SPEC, Step
 from packs.forge.tables import DONE, ERROR, REVISE
@@ -20,6 +20,7 @@ _WORDS = {DONE: "done", REVISE: "needs_revision"}
 
 def setup(at: Step) -> Verdict:
     request = str(at.task.inputs["request"])
+    at.said.extend(setting.require(at.call.cwd, at.session, at.words[0] if at.words else "pytest", at.task.checks))
     at.write("initial-request.md", f"# Initial request\n\n{request}\n")
     at.tell(telling.request(request))
     return Verdict("done", warnings=at.end(0))
@@ -67,18 +68,18 @@ def critique(at: Step) -> Verdict:
 def keep_plan(at: Step) -> Verdict:
     """The tasks to do now, and all there have been: a plan that is made again does not forget the earlier ones."""
     now = plans.read(at.data("data"))
-    earlier = [t for t in plans.read(at.data("before")) if t.id not in {n.id for n in now}] if at.given("before") else []
+    every = plans.kept(now, plans.read(at.data("before")) if at.given("before") else [])
     at.write("plan.md", at.text("report"))
     grouped = plans.waves(now)
     for task in now:
         at.write(f"tasks/{task.id}.md", plans.markdown(task))
     waves = [[t.id for t in wave] for wave in grouped]
     rounds: list[list[list[str]]] = [*(at.data("before")["rounds"] if at.given("before") else []), waves]
-    everything: Json = {"tasks": records.document([*earlier, *now]), "rounds": rounds}
+    everything: Json = {"tasks": records.document(every), "rounds": rounds}
     at.write("tasks.json", json.dumps(everything, indent=2))
     at.leave("tasks.json", {"tasks": records.document(now)})
     at.leave("all.json", everything)
-    at.tell(telling.plan([*earlier, *now], rounds))
+    at.tell(telling.plan(every, rounds))
     counts = memory.Notes(updates=(f"{tables.counted(len(now), 'task')} in {tables.counted(len(waves), 'wave')}.",))
     at.end(PLAN, "planner", memory.read(at.data("data")))
     return Verdict("done", warnings=at.end(PLAN, "planner-tasks", counts))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from lib.disk import lenient
 from msgspec import Struct
+from msgspec.structs import replace
 
 MOST_FILES, MOST_DEPENDENCIES, MOST_LINES = 3, 2, 500
 ARTIFACTS = "docs/feature/"  # where those of features stand
@@ -51,6 +53,31 @@ def read_criteria(document: Any) -> list[Criterion]:
     return list(lenient.of(document, _Spec).criteria)
 
 
+def kept(now: list[Task], earlier: list[Task]) -> list[Task]:
+    """All tasks there have been. One that is planned again keeps the criteria it had: nobody plans them away."""
+    before = {task.id: task for task in earlier}
+    again = [
+        replace(
+            task, criteria=(*task.criteria, *(c for c in before[task.id].criteria if c.id not in {n.id for n in task.criteria}))
+        )
+        if task.id in before
+        else task
+        for task in now
+    ]
+    return [*(task for task in earlier if task.id not in {n.id for n in now}), *again]
+
+
+def reworded(now: list[Task], earlier: list[Task]) -> list[str]:
+    """A criterion keeps its words and its task: another one has another id."""
+    before = {c.id: (task.id, c.text) for task in earlier for c in task.criteria}
+    return [
+        f"{task.id}: the criterion {c.id} was {before[c.id][1]!r} of {before[c.id][0]}; give this one another id"
+        for task in now
+        for c in task.criteria
+        if c.id in before and (before[c.id][0] != task.id or " ".join(before[c.id][1].split()) != " ".join(c.text.split()))
+    ]
+
+
 def complaints(tasks: list[Task]) -> list[str]:
     """What is wrong with a plan; nothing where it can be carried out."""
     found: list[str] = []
@@ -92,9 +119,25 @@ def _of_one(task: Task, names: list[str]) -> list[str]:
     found += [f"it depends on {other}, which is no task" for other in task.depends_on if other not in names]
     found += [f"the agent {task.agent!r} is none of {', '.join(AGENTS)}"] if task.agent not in AGENTS else []
     found += [] if task.criteria else ["it has no acceptance criterion"]
-    wild = [f for f in task.files if any(letter in f for letter in "*?[") or f.startswith("/") or ".." in f.split("/")]
+    wild = [f for f in task.files if any(letter in f for letter in "*?[\\\0\n") or f.startswith(("/", "-")) or not _is_plain(f)]
+    found += [
+        f"{file} tells agents how to work, or is git's own: a person changes that" for file in task.files if is_guarded(file)
+    ]
     found += [f"{file} is an artifact of a feature: Forge writes those" for file in task.files if file.startswith(ARTIFACTS)]
     return found + [f"{file} is no plain path in the repository" for file in wild]
+
+
+GUARDED = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")  # what tells agents how to work, wherever it stands
+GUARDED_FOLDERS = (".claude", ".cursor", ".strata", ".git")
+
+
+def is_guarded(path: str) -> bool:
+    parts = path.split("/")
+    return parts[-1] in GUARDED or parts[0] in GUARDED_FOLDERS or path.startswith(".github/instructions/")
+
+
+def _is_plain(path: str) -> bool:
+    return posixpath.normpath(path) == path and path != "." and not path.startswith("../")
 
 
 def waves(tasks: list[Task]) -> list[list[Task]]:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from lib.attempt import checks
 from lib.attempt.verdicts import Verdict
-from lib.disk import lenient, records
+from lib.disk import files, lenient, records
 from lib.evidence.findings import Finding
 from lib.plan import checks_file
-from lib.session import began
+from lib.session.outcome import Outcome
 from lib.stages import rosters
 from msgspec import Struct
 from msgspec.structs import replace
 
 from packs.forge import builds, clusters, criteria, memory, proofs, tables, telling
 from packs.forge import tasks as plans
+from packs.forge.changes import Changes
 from packs.forge.criteria import Judged
 from packs.forge.step import VERIFY, Step
 from packs.forge.tables import DONE
@@ -66,11 +67,14 @@ def v_suite(at: Step) -> Verdict:
     check = _check(at)
     result = checks.run(check, at.call.cwd, at.out.parent / "checks")
     none = result.tests == 0 and (result.passed or result.exit_code == NO_TESTS)  # one that could not run is not an empty one
+    changes = Changes.of(at.session)
+    suite = proofs.Suite(check, at.call.cwd, at.out.parent / "checks")
     found: list[Finding] = []
     if not result.passed and not none:
         found.append(Finding("critical", f"{check.name}: {result.count}", evidence=result.tail, who=("v-suite",)))
     if none:
         found.append(Finding("minor", "there are no tests", who=("v-suite",)))
+    found += [*suite.fewer(result.tests, changes), *suite.as_before(changes)] if result.tests is not None else []
     counts = Tested(result.passed, result.tests, result.skipped, result.errors, result.count)
     document = {**records.document(counts), "command": list(result.command), "tail": result.tail}
     at.leave("suite.json", {**document, "findings": records.document(found)})
@@ -81,15 +85,16 @@ def v_suite(at: Step) -> Verdict:
 def v_proof(at: Step) -> Verdict:
     """Tests that are named as evidence are run again, and those of each task once without its code. In a copy."""
     tasks = plans.read(at.data("tasks"))
-    base = began.read(at.session).commit
+    changes = Changes.of(at.session, tasks)
     suite = proofs.Suite(_check(at), at.call.cwd, at.out.parent / "checks")
     answers = [one for name in ("tasks_said", "feature_said") for one in criteria.answered(at.data(name)) if one.passed]
     named = list(dict.fromkeys(one.evidence.test for one in answers if one.evidence.test))[: proofs.MOST_TESTS]
     again = {test: suite.again(test, number) for number, test in enumerate(named, 1)}
-    found = suite.idle(tasks, criteria.changed(at.call.cwd, base), base) if base else []
+    found, looked = suite.idle(tasks, changes)
     at.leave("proof.json", {"again": again, "findings": records.document(found)})
     lines = ["# Proof", "", *(f"- {test}: {why or 'passes when it is run again'}" for test, why in again.items())]
-    lines += [f"- {one.claim}" for one in found] or ["- The tests of every task fail without its code."]
+    good = f"- The tests of {looked} tasks fail without their code." if looked else "- No task has tests of its own code."
+    lines += [f"- {one.claim}" for one in found] or [good]
     (at.out / "proof.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return Verdict("done")
 
@@ -109,7 +114,11 @@ def verify(at: Step) -> Verdict:
     built = rosters.read(at.task.input_path("built"))
     undone = {e.key: e.message or e.code for e in built.entries if e.verdict != "done"}
     found = [Finding("critical", f"{key} was not done: {why}", who=("forge",), task=key) for key, why in undone.items()]
-    found += criteria.phantoms([t for t in everything if t.id not in undone], at.call.cwd, began.read(at.session).commit)
+    changes = Changes.of(at.session, everything)
+    names = changes.names()
+    wrote = {e.key: _wrote(at.session, built, e.key) for e in built.entries if e.verdict == "done"}
+    found += criteria.phantoms([t for t in everything if t.id not in undone], wrote, set(names))
+    found += criteria.lost_tests(names)
     judged = _judged(at, cluster, everything)
     found += [one.finding for one in judged if not one.met]
     members = (*cluster.members, tables.Member("forge", True, tuple(found)))
@@ -132,6 +141,15 @@ def verify(at: Step) -> Verdict:
     return Verdict("done" if said.word == DONE else "needs_revision", said.why, warnings)  # an error is planned again, too
 
 
+def _wrote(session: Path, built: rosters.Roster, key: str) -> set[str]:
+    """What a task of this round changed in its worktree, all its attempts together."""
+    place = (
+        f"stages/*-{built.stage}/{f'round-{built.round}/' if built.round else ''}{files.safe_name(key)}/attempt-*/outcome.json"
+    )
+    outcomes = [records.read(path, Outcome) for path in session.glob(f"**/{place}")]
+    return {change.path for outcome in outcomes for change in outcome.changes or () if change.root == "workspace"}
+
+
 def _judged(at: Step, cluster: clusters.Cluster, everything: list[plans.Task]) -> list[Judged]:
     """Every criterion, of the tasks and of the feature."""
     wanted = {
@@ -142,7 +160,8 @@ def _judged(at: Step, cluster: clusters.Cluster, everything: list[plans.Task]) -
     found: list[Judged] = []
     for name, ids in wanted.items():
         said = criteria.answered(_json(cluster.data[name])) if name in cluster.data else []
-        found += criteria.judge(ids, said, at.call.cwd, name, again)
+        owned = {task.id: set(task.files) for task in everything} if name == "v-tasks" else {}
+        found += criteria.judge(ids, said, at.call.cwd, name, again, owned)
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from lib.plan.checks_file import Check
 from packs.forge import builds, clusters, criteria, proofs, scanners
+from packs.forge.changes import Changes, added
 from packs.forge.criteria import Answer, Evidence
 from packs.forge.tables import Verdict
 from packs.forge.tasks import Task
@@ -37,6 +38,11 @@ def repository(tmp_path: Path) -> tuple[Path, str]:
         (Answer("AC-1", "pass", Evidence("old.py", 2)), "are needed"),
         (Answer("AC-1", "pass", Evidence("docs/feature/x/plan.md", 1, "x")), "is what agents wrote about it"),
         (Answer("AC-1", "pass", Evidence("none.py", 1, "x")), "is not there"),
+        (Answer("AC-1", "pass", Evidence("./docs/feature/x/plan.md", 1, "x")), "no plain path"),
+        (Answer("AC-1", "pass", Evidence(".git/HEAD", 1, "ref: refs/heads")), "no plain path"),
+        (Answer("AC-1", "pass", Evidence("old.py", 2, "1")), "could stand anywhere"),
+        (Answer("AC-1", "pass", Evidence("other.py", 1, "x = 1")), "is no file of its task"),
+        (Answer("AC-1", "pass", Evidence(test="test_other.py::test_good")), "is no file of its task"),
         (Answer("AC-1", "pass", Evidence("../etc/passwd", 1, "x")), "is not there"),
         (Answer("AC-1", "pass", Evidence("old.py", 99, "x")), "has 2 lines, not 99"),
         (Answer("AC-1", "pass", Evidence("old.py", 2, "return 2")), "does not say 'return 2'"),
@@ -49,18 +55,32 @@ def repository(tmp_path: Path) -> tuple[Path, str]:
 def test_a_criterion_is_met_only_with_evidence_that_can_be_looked_up(
     repository: tuple[Path, str], answer: Answer | None, words: str
 ) -> None:
-    again = {"test_x.py::test_good": "", "test_x.py::test_bad": "test_x.py::test_bad fails when it is run again"}
-    (judged,) = criteria.judge({"AC-1": "task-a"}, [answer] if answer else [], repository[0], "v-tasks", again)
+    again = {
+        "test_x.py::test_good": "",
+        "test_other.py::test_good": "",
+        "test_x.py::test_bad": "test_x.py::test_bad fails when it is run again",
+    }
+    (judged,) = criteria.judge(
+        {"AC-1": "task-a"}, [answer] if answer else [], repository[0], "v-tasks", again, {"task-a": {"old.py", "test_x.py"}}
+    )
     found = judged.finding
     assert judged.met == (not words) and (judged.met or (words in found.claim and found.task == "task-a" and found.blocks))
 
 
-def test_a_task_that_is_marked_done_and_is_not_there_is_a_blocker(repository: tuple[Path, str]) -> None:
-    cwd, base = repository
-    (cwd / "new.py").write_text("def new():\n    return 2\n")
-    done = [Task("a", files=("old.py",)), Task("b", files=("new.py", "tests/test_new.py"))]
-    (found,) = criteria.phantoms(done, cwd, base)
-    assert (found.task, found.severity) == ("a", "blocker") and "none of its files has changed" in found.claim
+def test_of_two_answers_the_worse_counts() -> None:
+    good, bad = Answer("AC-1", "pass", Evidence("old.py", 1, "def old():")), Answer("AC-1", "fail")
+    for answers in ([good, bad], [bad, good]):
+        (judged,) = criteria.judge({"AC-1": ""}, answers, Path(), "v-feature", {}, {})
+        assert not judged.met
+
+
+def test_a_task_that_is_marked_done_and_is_not_there_is_a_blocker() -> None:
+    done = [Task("a", files=("old.py",)), Task("b", files=("new.py", "tests/test_new.py")), Task("c", files=("new.py",))]
+    found = criteria.phantoms(done, {"b": {"new.py"}, "c": set()}, {"new.py"})
+    assert [(f.task, f.severity) for f in found] == [("a", "blocker"), ("c", "blocker")]
+    assert "none of its files has changed" in found[0].claim and "it changed none of its files" in found[1].claim
+    (gone,) = criteria.lost_tests({"tests/test_a.py": "deleted", "a.py": "deleted", "tests/test_b.py": "changed"})
+    assert gone.severity == "critical" and "tests/test_a.py were deleted" in gone.claim
 
 
 PYTEST = Check("quick", ("{python}", "-m", "pytest", "-q", "-p", "no:cacheprovider"), parser="pytest")
@@ -89,9 +109,15 @@ def test_tests_that_pass_without_the_code_they_are_of_prove_nothing(repository: 
         Task("tests-only", files=("test_late.py",), depends_on=("honest",)),
         Task("nothing-new", files=("late.py",)),
     ]
+    empty = {"empty.py": "e = 1\n", "test_empty.py": "x = 1\n", "sub/deep.py": "d = 1\n"}
+    (cwd / "sub").mkdir()
+    for name, text in empty.items():
+        (cwd / name).write_text(text)
+    tasks.append(Task("empty", files=("empty.py", "test_empty.py")))
     suite = proofs.Suite(PYTEST, cwd, tmp_path / "evidence")
-    (found,) = suite.idle(tasks, criteria.changed(cwd, base), base)
-    assert found.task == "idle" and "pass without its code (other.py)" in found.claim
+    found, looked = suite.idle(tasks, Changes(cwd, base))
+    assert looked == 5 and {f.task for f in found} == {"idle", "empty"}
+    assert "pass without its code (other.py)" in found[0].claim and "do not pass" in found[1].claim
     assert {name: (cwd / name).read_text() for name in written} == written, "everything is back"
 
 
@@ -118,6 +144,75 @@ def test_a_secret_that_was_added_is_a_blocker_and_is_not_repeated() -> None:
     (found,) = scanners.secrets(diff)
     assert (found.severity, found.where) == ("blocker", "x.py:11")
     assert token not in found.evidence
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----\n"
+
+
+def test_what_hides_from_git_does_not_hide_from_forge(repository: tuple[Path, str]) -> None:
+    """Attributes, ignored files, a repository in the repository, links, strange letters: all of it is in the change."""
+    cwd, base = repository
+    token = "sk-ant-" + "a1" * 20
+    (cwd / ".gitattributes").write_text("*.py -diff\n")
+    (cwd / "other.py").write_text(f"x = 1\nkey = '{token}'\n")
+    (cwd / ".git/info").mkdir(exist_ok=True)
+    (cwd / ".git/info/exclude").write_text("evil.py\n")
+    (cwd / "evil.py").write_text("import os\n")
+    (cwd / "größe und.py").write_bytes(b"name = 'M\xfcller'\n")
+    (cwd / "link.py").symlink_to("/etc/hostname")
+    (cwd / "key.pem").write_text(KEY)
+    subprocess.run(["git", "init", "-q", str(cwd / "nested")], check=True)
+    (cwd / "nested/inner.py").write_text("y = 2\n")
+    (cwd / "old.py").unlink()
+    changes = Changes(cwd, base, frozenset({"evil.py"}))
+    names = changes.names()
+    assert names["evil.py"] == names["nested/inner.py"] == names["größe und.py"] == "created" and names["old.py"] == "deleted"
+    diff = changes.diff()
+    assert token in diff and "import os" in diff and "y = 2" in diff and "link to /etc/hostname" in diff
+    assert {file for file, _, _ in added(diff)} >= {"other.py", "evil.py", "größe und.py", "nested/inner.py", "key.pem"}
+    where = {one.where for one in scanners.secrets(diff)}
+    assert "other.py:2" in where and any(place.startswith("key.pem") for place in where)
+
+
+def test_a_line_that_looks_like_a_header_is_a_line() -> None:
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,3 @@\n same\n--- gone\n+++ b/sk\n+last\n"
+    assert added(diff) == [("x.py", 2, "++ b/sk"), ("x.py", 3, "last")]
+
+
+def test_a_change_is_seen_from_the_folder_that_is_worked_in(repository: tuple[Path, str]) -> None:
+    cwd, _ = repository
+    (cwd / "sub").mkdir()
+    (cwd / "sub/a.py").write_text("a = 1\n")
+    argv = ["git", "-C", str(cwd), "-c", "user.name=x", "-c", "user.email=x@x"]
+    for words in (["add", "."], ["commit", "-qm", "sub"]):
+        subprocess.run([*argv, *words], check=True)
+    base = subprocess.run([*argv, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (cwd / "sub/a.py").write_text("a = 2\n")
+    (cwd / "old.py").write_text("elsewhere\n")
+    changes = Changes(cwd / "sub", base)
+    assert changes.names() == {"a.py": "changed"} and "+++ b/a.py" in changes.diff() and "elsewhere" not in changes.diff()
+    assert changes.before("a.py") == b"a = 1\n" and changes.before("none.py") is None
+
+
+def test_tests_that_are_fewer_or_steered_otherwise_are_found_out(repository: tuple[Path, str], tmp_path: Path) -> None:
+    cwd, _ = repository
+    (cwd / "test_old.py").write_text(
+        "import old\n\n\ndef test_one():\n    assert old.old() == 1\n\n\ndef test_two():\n    assert True\n"
+    )
+    argv = ["git", "-C", str(cwd), "-c", "user.name=x", "-c", "user.email=x@x"]
+    for words in (["add", "."], ["commit", "-qm", "tests"]):
+        subprocess.run([*argv, *words], check=True)
+    base = subprocess.run([*argv, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    suite = proofs.Suite(PYTEST, cwd, tmp_path.parent / f"{tmp_path.name}-evidence")
+    (cwd / "old.py").write_text("def old():\n    return 2\n")
+    lie = "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
+    (cwd / "conftest.py").write_text(f"{lie}    result = yield\n    result.get_result().outcome = 'passed'\n")
+    changes = Changes(cwd, base)
+    (found,) = suite.as_before(changes)
+    assert "conftest.py steers the tests" in found.claim and found.severity == "major"
+    assert suite.fewer(2, changes) == [] and "1 tests run, and 2 did before" in suite.fewer(1, changes)[0].claim
+    (cwd / "old.py").write_text("def old():\n    return 1\n")
+    assert suite.as_before(changes) == [], "an honest one is let through"
 
 
 def test_the_build_system_is_found_by_its_file(tmp_path: Path) -> None:

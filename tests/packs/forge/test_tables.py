@@ -74,6 +74,12 @@ def task(name: str, **fields: object) -> Task:
         ([task("a", files=())], "owns no file"),
         ([task("a", files=("../x",))], "no plain path"),
         ([task("a", files=("**",))], "no plain path"),
+        ([task("a", files=("./a.py",))], "no plain path"),
+        ([task("a", files=("-q9.py",))], "no plain path"),
+        ([task("a", files=("docs/feature/x/plan.md",))], "is an artifact of a feature"),
+        ([task("a", files=("sub/AGENTS.md",))], "tells agents how to work"),
+        ([task("a", files=(".claude/settings.json",))], "tells agents how to work"),
+        ([task("a", files=(".git/hooks/pre-commit",))], "tells agents how to work"),
         ([task("a", depends_on=("b",))], "depends on b, which is no task"),
         ([task("a", agent="boss")], "none of implementer"),
         ([task("a", criteria=())], "no acceptance criterion"),
@@ -108,3 +114,15 @@ def test_a_file_that_two_own_one_after_the_other_is_fine() -> None:
     assert tasks.complaints([task("a", files=("x.py",)), task("b", files=("x.py",), depends_on=("a",))]) == []
     text = tasks.markdown(task("a", steps=("one", "two")))
     assert text.startswith("# a: g") and "- a-1: it holds" in text
+
+
+def test_a_task_that_is_planned_again_keeps_the_criteria_it_had() -> None:
+    first = task("a", criteria=(Criterion("a-1", "it is loud"), Criterion("a-2", "it is short")))
+    easy = task("a", criteria=(Criterion("a-3", "it exists"),))
+    (kept,) = tasks.kept([easy], [first])
+    assert [c.id for c in kept.criteria] == ["a-3", "a-1", "a-2"]
+    assert [t.id for t in tasks.kept([task("b")], [first])] == ["a", "b"]
+    (wrong,) = tasks.reworded([task("a", criteria=(Criterion("a-1", "it exists"),))], [first])
+    assert "give this one another id" in wrong
+    assert tasks.reworded([task("a", criteria=(Criterion("a-1", "it  is loud"),))], [first]) == []
+    assert tasks.reworded([task("b", criteria=(Criterion("a-1", "it is loud"),))], [first]), "nor does it change its task"
