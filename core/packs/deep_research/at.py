@@ -1,0 +1,145 @@
+"""One tick at work: the run it belongs to, the calls of tools it makes, and how it ends. Everything it does is an audit event."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lib.contract import StrataError
+from lib.disk import files, records
+from lib.disk.clock import now
+from lib.evidence.gates import Decision
+from lib.plan.task import Task
+from lib.tool.call import Call
+from msgspec import Struct
+
+from packs.deep_research import advancing
+from packs.deep_research.state import FAILED, STAGES, Run
+
+HOME = "research"  # in the session: the runs it holds
+
+
+class At(Struct, frozen=True):
+    call: Call
+    task: Task
+    out: Path
+    words: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> Run:
+        return Run(self.call.session.folder / HOME / self.task.target)
+
+    @property
+    def root(self) -> Path:
+        return self.run.root
+
+    @property
+    def tick_id(self) -> str:
+        """The same for the same question, however often a tick is killed."""
+        manifest, gates = self.run.manifest(), self.run.gates()
+        return files.digest([manifest.run_id, manifest.stage.current, manifest.review_iterations, gates.revision])[:16]
+
+    def data(self, name: str) -> Any:
+        return json.loads(self.task.input_path(name).read_text(encoding="utf-8"))
+
+    def text(self, name: str) -> str:
+        return self.task.input_path(name).read_text(encoding="utf-8")
+
+    def leave(self, name: str, document: Any) -> None:
+        """For the stages of the orchestrator behind."""
+        files.write_json(self.out / name, document)
+
+    def log(self, kind: str, reason: str = "", **payload: Any) -> None:
+        self.run.log(now(), kind, self.tick_id, reason, **payload)
+
+    def tool(self, tool_id: str, arguments: Any, work: Callable[[], Any]) -> Any:
+        """A tool of the seed by its name: its call is an event, and a bundle of what it was given and what came of it."""
+        tick, digest, began = self.tick_id, files.digest(arguments), time.monotonic()
+        self.run.log(now(), "tool_call_start", tick, "", tool_id=tool_id, args_digest=digest)
+        try:
+            result, error = work(), None
+        except StrataError as caught:
+            result, error = None, caught
+        ended = {"ok": not error, "duration_ms": round((time.monotonic() - began) * 1000)}
+        ended |= {"error_code": error.code} if error else {}
+        self.run.log(now(), "tool_call_end", tick, "", tool_id=tool_id, args_digest=digest, **ended)
+        said = f"{error.code}: {error}" if error else _shown(result)
+        bundle = [
+            "# " + tool_id,
+            "",
+            f"Inputs digest: `{digest}`",
+            "",
+            "## Arguments",
+            "",
+            "```json",
+            _shown(arguments),
+            "```",
+            "",
+        ]
+        bundle += ["## Result", "", "```json", said, "```", ""]
+        files.write_atomic(self.root / "evidence/tools" / tool_id / f"{tick}.md", "\n".join(bundle))
+        if error:
+            raise error
+        return result
+
+    def write(self, path: str, text: str) -> None:
+        """An artifact. One that is there with the same words stays; primary evidence is never written over with others."""
+        place = self.root / path
+        size = {"path": path, "bytes": len(text.encode()), "sha256": files.sha256_text(text)}
+        if place.is_file() and place.read_text(encoding="utf-8") == text:
+            self.log("artifact_skipped", "it is there, as it should be", **size)
+            return
+        files.write_atomic(place, text)
+        self.log("artifact_written", "", **size)
+
+    def write_json(self, path: str, document: Any) -> None:
+        self.write(path, json.dumps(records.document(document), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+
+    def gate(self, decision: Decision) -> Decision:
+        """Writes down what a gate came to: for the same inputs once."""
+        known = self.run.gates()
+        gate = known.gates[decision.gate]
+        if gate.inputs_digest == decision.inputs_digest and gate.status != "not_run":
+            self.log("artifact_skipped", f"gate {decision.gate} was decided for these inputs", path="gates.json")
+            return decision
+        payload = {"inputs_digest": decision.inputs_digest, "expected_revision": known.revision}
+        self.log("gate_write_requested", decision.gate, **payload)
+        metrics = {rule.name: rule.found for rule in decision.evaluated if rule.found is not None}
+        arguments = {"gate": decision.gate, "status": decision.decision, **payload}
+        made = self.tool("gates_write", arguments, lambda: self.run.write_gate(decision, metrics, now(), known.revision))
+        self.log("gate_write_applied", decision.gate, **payload, actual_revision=made.revision)
+        return decision
+
+    def is_past(self, stage: str) -> bool:
+        """Whether the run has left this stage: a tick that was cut off behind its advance has nothing more to do."""
+        return STAGES.index(self.run.manifest().stage.current) > STAGES.index(stage)
+
+    def advance(self, reason: str, wish: str = "") -> advancing.Allowed:
+        """Asks once. What is refused is left on disk by its name, and the tick has failed."""
+        frm = self.run.manifest().stage.current
+        self.log("stage_advance_requested", reason, **{"from": frm, "requested_next": wish})
+        arguments = {"from": frm, "requested_next": wish, "reason": reason}
+        found: advancing.Allowed = self.tool(
+            "stage_advance", arguments, lambda: advancing.stage_advance(self.run, now(), reason, wish)
+        )
+        payload = {"from": found.frm, "to": found.to, "decision_inputs_digest": found.inputs_digest, "ok": found.allowed}
+        self.log("stage_advance_result", found.refusal or "advanced", **payload)
+        if not found.allowed:
+            self.halt(found.refusal, found.message, "logs/blocked.json", records.document(found))
+        return found
+
+    def halt(self, code: str, message: str, place: str, document: Any, failed: bool = False) -> None:
+        """A typed stop: the reason is on disk, in the log and in the exit code."""
+        self.write_json(place, {"code": code, "message": message, "at_stage": self.run.manifest().stage.current, "why": document})
+        self.log("run_halted", f"{code}: {message}")
+        if failed:
+            self.tool("manifest_write", {"status": FAILED}, lambda: self.run.write_manifest(now(), status=FAILED))
+        hint = f"deep_research.py triage says why; {place} in the run has all of it"
+        raise StrataError(code, message, hint, final=True)
+
+
+def _shown(document: Any) -> str:
+    return json.dumps(records.document(document), indent=2, ensure_ascii=False)
