@@ -21,7 +21,7 @@ TOOL = Tool(
     "deep_research_accept",
     layer=1,
     summary="Accept what an agent of a research run made. Its orchestrator calls it.",
-    example="uv run core/deep_research_accept.py wave1 --made made.json",
+    example="uv run core/deep_research_accept.py plan --made made.json",
 )
 
 

@@ -11,7 +11,12 @@ import yaml
 from scripted_model.server import Reply, Request, say, tool
 from support import ROOT, House
 
-GUIDES = [ROOT / "config/README.md", ROOT / "prompts/README.md", ROOT / "config/packs/forge/README.md"]
+GUIDES = [
+    ROOT / "config/README.md",
+    ROOT / "prompts/README.md",
+    ROOT / "config/packs/forge/README.md",
+    ROOT / "config/packs/deep_research/README.md",
+]
 
 
 def blocks(guide: Path, language: str) -> list[str]:

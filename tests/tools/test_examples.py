@@ -31,7 +31,7 @@ def obliging(request: Request) -> Reply:
 @pytest.fixture
 def furnished(house: House, model) -> House:
     model(obliging)
-    for name in ("tests/fixtures/quickstart", ".claude/skills"):
+    for name in ("tests/fixtures/quickstart", "tests/fixtures/deep-research", ".claude/skills"):
         shutil.copytree(ROOT / name, house.folder / name)
     for folder in (house.folder / "docs", house.folder / "my-project/docs", house.folder / "home/my-project"):
         folder.mkdir(parents=True)
@@ -45,13 +45,18 @@ def furnished(house: House, model) -> House:
     made = {"task": {}, "outputs": {"data": str(house.folder / "plan.json")}, "cwd": ".", "out": "."}
     (house.folder / "made.json").write_text(json.dumps(made))
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
+    (house.folder / "change.patch").write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n same\n+new = 1\n")
+    git = ["git", "-C", str(house.folder / "my-project"), "-c", "user.name=x", "-c", "user.email=x@x"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
     return house
 
 
 SHOWN_ELSEWHERE = {"campaign": pytest.mark.long}  # the quickstart: tests/tools/test_campaigns.py
+NEEDS_A_RUN = ("deep_research_fetch",)  # tests/packs/deep_research
 
 
-@pytest.mark.parametrize("name", [pytest.param(t, marks=SHOWN_ELSEWHERE.get(t, ())) for t in TOOLS])
+@pytest.mark.parametrize("name", [pytest.param(t, marks=SHOWN_ELSEWHERE.get(t, ())) for t in TOOLS if t not in NEEDS_A_RUN])
 def test_the_example_of_a_tool_runs(furnished: House, name: str) -> None:
     text = furnished.run(name, "--help").stdout
     example = text.partition("example:\n")[2].strip()

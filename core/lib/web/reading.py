@@ -34,7 +34,10 @@ def read(content: bytes, content_type: str, url: str) -> Readable:
 def html(content: bytes, url: str) -> Readable:
     import trafilatura
 
-    found: Any = trafilatura.bare_extraction(content, url=url, include_comments=False, with_metadata=True)
+    dates = {"extensive_search": False, "original_date": True}  # as the page says it; a year in its text is not its date
+    found: Any = trafilatura.bare_extraction(
+        content, url=url, include_comments=False, with_metadata=True, date_extraction_params=dates
+    )
     if not found:
         return Readable("")
     return Readable(found.text or "", found.title or "", found.date or "")

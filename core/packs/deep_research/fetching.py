@@ -10,9 +10,9 @@ from lib.plan.task import Task
 from lib.tool.call import Call
 from lib.web.door import Door
 
-from packs.deep_research import ticks
+from packs.deep_research import sources
 from packs.deep_research.at import At
-from packs.deep_research.ticks import Got
+from packs.deep_research.sources import Got
 
 
 def citations(call: Call, task: Task, out: Path) -> Verdict:
@@ -32,4 +32,4 @@ def citations(call: Call, task: Task, out: Path) -> Verdict:
             return Got(0, page.evidence.final_url, note=f"{error.code}: {error}"[:300])
         return Got(got.status, got.final_url, text.title, text.date, text.text)
 
-    return ticks.citations(At(call, task, out), fetch)
+    return sources.citations(At(call, task, out), fetch)

@@ -15,9 +15,8 @@ from lib.session.documents import Part, Section
 from lib.stages import rosters
 from msgspec import Struct
 
-from packs.deep_research import citing, claims, contract, gating, writing
+from packs.deep_research import citing, claims, contract, gating, sources, writing
 from packs.deep_research.at import At
-from packs.deep_research.citing import Citation
 from packs.deep_research.contract import WAVE_1, WAVE_2, Gap
 from packs.deep_research.state import Limits, Manifest, Query
 
@@ -155,105 +154,6 @@ def _gap_entry(query: str, number: int, gap: Gap) -> Json:
     return _entry(query, Perspective(f"gap-{number}", title, gap.text, "gap"), WAVE_2)
 
 
-def outputs(root: Path) -> list[str]:
-    """What both waves have left, by the plans; retries beside them are no perspectives."""
-    found: list[str] = []
-    for number in ("1", "2"):
-        plan = root / f"wave-{number}" / f"wave{number}-plan.json"
-        names = [entry["perspective_id"] for entry in files.read_json(plan)["entries"]] if plan.is_file() else []
-        found += [f"wave-{number}/{name}" for name in names if (root / f"wave-{number}" / f"{name}.md").is_file()]
-    return found
-
-
-def extract(at: At) -> dict[str, list[str]]:
-    """citations_extract_urls and citations_normalize: by address in its one form, who named it."""
-    found: dict[str, list[str]] = {}
-    for name in outputs(at.root):
-        text = (at.root / f"{name}.md").read_text(encoding="utf-8")
-        said = claims.read(files.read_json(at.root / f"{name}.claims.json"))
-        for url in [*citing.extract(contract.sections(text).get("Sources", "")), *(claim.url for claim in said)]:
-            try:
-                found.setdefault(citing.normal(url), [])
-            except ValueError:
-                continue
-            if name not in found[citing.normal(url)]:
-                found[citing.normal(url)].append(name)
-    return found
-
-
-class Got(Struct, frozen=True):
-    """What came of fetching an address."""
-
-    status: int = 0
-    final_url: str = ""
-    title: str = ""
-    date: str = ""
-    text: str = ""
-    note: str = ""
-
-
-def citations(at: At, fetch: Callable[[str], Got]) -> Verdict:
-    """citations_validate and gate C: every address is fetched, kept and classified; every claim is looked up in what was read."""
-    if not at.is_past("citations"):
-        named = at.tool("citations_extract_urls", {"outputs": outputs(at.root)}, lambda: extract(at))
-        at.tool("citations_normalize", {"urls": len(named)}, lambda: sorted(named))
-        found = [_fetched(at, url, who, fetch) for url, who in sorted(named.items())]
-        at.write("citations/citations.jsonl", _lines(found))
-        counts = {kind: sum(one.status == kind for one in found) for kind in citing.KINDS}
-        at.tool("citations_validate", {"citations": len(found)}, lambda: counts)
-        looked = _look_up(at, found)
-        at.write("citations/claims.jsonl", _lines(looked))
-        decision = at.tool("gate_c_compute", {"citations": len(found)}, lambda: gating.citations(found))
-        at.gate(decision)
-        at.advance("what is cited was read")
-    items = [{"name": name.replace("/", "-"), "output": name} for name in outputs(at.root)]
-    for item in items:
-        own = [c for c in read_claims(at.root) if c.perspective == item["output"] and c.supported]
-        item["report_md"] = (at.root / f"{item['output']}.md").read_text(encoding="utf-8")
-        item["claims"] = json.dumps(
-            [{"id": c.id, "text": c.text, "cid": c.cid, "quote": c.quote} for c in own], ensure_ascii=False
-        )
-    at.leave("entries.json", {"entries": items})
-    return Verdict("done")
-
-
-def _fetched(at: At, url: str, who: list[str], fetch: Callable[[str], Got]) -> Citation:
-    cid = citing.cid(url)
-    got = fetch(url)
-    body = f"evidence/pages/{cid}.txt" if got.text.strip() else ""
-    if body:
-        at.write(body, got.text)
-    return Citation(cid, url, citing.kind(got.status), tuple(who), got.status, got.final_url, got.title, got.date, body, got.note)
-
-
-def _look_up(at: At, found: list[Citation]) -> list[claims.Looked]:
-    texts = {one.cid: at.root / one.body for one in found if one.usable and one.body}
-    looked: list[claims.Looked] = []
-    for name in outputs(at.root):
-        said = claims.read(files.read_json(at.root / f"{name}.claims.json"))
-        looked += [claims.look(claim, name, n, texts) for n, claim in enumerate(said, 1) if claim.url]
-    return looked
-
-
-def _lines(found: list[Any]) -> str:
-    return "".join(json.dumps(records.document(one), ensure_ascii=False, sort_keys=True) + "\n" for one in found)
-
-
-def read_claims(root: Path) -> list[claims.Looked]:
-    lines = (root / "citations/claims.jsonl").read_text(encoding="utf-8").splitlines()
-    return [records.of(json.loads(line), claims.Looked) for line in lines]
-
-
-def read_citations(root: Path) -> list[Citation]:
-    lines = (root / "citations/citations.jsonl").read_text(encoding="utf-8").splitlines()
-    return [records.of(json.loads(line), Citation) for line in lines]
-
-
-def _shown(claim: claims.Looked) -> Json:
-    """As an agent is given it."""
-    return {"id": claim.id, "text": claim.text, "cid": claim.cid, "quote": claim.quote}
-
-
 def pack(at: At) -> Verdict:
     """summary_pack_build and gate D: both waves, summarised, with the claims that were found again."""
     manifest = at.run.manifest()
@@ -262,11 +162,11 @@ def pack(at: At) -> Verdict:
     texts = {
         e.item["output"]: (home / e.outputs["report"]).read_text(encoding="utf-8") for e in roster.entries if e.verdict == "done"
     }
-    supported = [c for c in read_claims(at.root) if c.supported]
+    supported = [c for c in sources.read_claims(at.root) if c.supported]
     document = {
         "query": manifest.query.text,
         "summaries": [{"output": name, "summary": text} for name, text in sorted(texts.items())],
-        "claims": [_shown(claim) for claim in supported],
+        "claims": [sources.shown(claim) for claim in supported],
     }
     if not at.is_past("summaries"):
         for name, text in texts.items():
@@ -338,8 +238,8 @@ def decide(at: At) -> Verdict:
 
 def _judged(root: Path, number: int) -> Any:
     text = (root / f"synthesis/round-{number}.md").read_text(encoding="utf-8")
-    usable = [one.cid for one in read_citations(root) if one.usable]
-    return gating.synthesis(text, usable, claims.unsupported(text, read_claims(root)))
+    usable = [one.cid for one in sources.read_citations(root) if one.usable]
+    return gating.synthesis(text, usable, claims.unsupported(text, sources.read_claims(root)))
 
 
 def report(at: At) -> Verdict:
@@ -348,7 +248,7 @@ def report(at: At) -> Verdict:
     if manifest.stage.current != "finalize":
         at.halt("STAGE_DID_NOT_ADVANCE", f"the run is in {manifest.stage.current}", "logs/blocked.json", {})
     text = (root / "synthesis/final-synthesis.md").read_text(encoding="utf-8")
-    looked, cited = read_claims(root), read_citations(root)
+    looked, cited = sources.read_claims(root), sources.read_citations(root)
     figures = {
         "claims": len(looked),
         "claims whose words were found": sum(c.supported for c in looked),

@@ -8,7 +8,6 @@ from lib.contract import StrataError
 from lib.disk import files
 from lib.plan import checks_file
 from lib.process import processes
-from lib.session import began
 from lib.workspace import trees
 
 _DIRTY = "forge-dirty.json"  # in the session
@@ -17,7 +16,7 @@ _DIRTY = "forge-dirty.json"  # in the session
 def require(cwd: Path, session: Path, tests: str, checks: str) -> tuple[str, ...]:
     """Raises where it cannot be done. Returns warnings."""
     trees.require_repository(cwd, "Forge")
-    if not began.read(session).commit:
+    if processes.ask(["git", "-C", str(cwd), "rev-parse", "--verify", "--quiet", "HEAD"]).returncode:
         raise StrataError(
             "NO_COMMIT", f"{cwd} has no commit yet", "commit what is there: Forge shows its work against that", final=True
         )

@@ -22,11 +22,10 @@ class Names:
     def __init__(self, session: Path, workspace: Path, attempt: Path, out: Path | None = None) -> None:
         folders = {"out": out or attempt / "out", "attempt": attempt, "session": session, "workspace": workspace, "house": HOUSE}
         folders["python"] = Path(sys.executable)  # stands in the command lines of checks
-        pairs: list[tuple[str, str]] = []
+        self.names: dict[str, str] = {}
         for name, folder in folders.items():
             for path in {str(folder), os.path.realpath(folder)}:
-                pairs.append((path, f"{{{{strata:{name}}}}}"))
-        self.names = dict(pairs)
+                self.names.setdefault(path, f"{{{{strata:{name}}}}}")  # who stands in the house works there
         self.folders = {f"{{{{strata:{name}}}}}": str(folder) for name, folder in folders.items()}
 
     def told(self, text: str) -> str:
