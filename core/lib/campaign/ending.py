@@ -58,7 +58,8 @@ class Ending(Struct, frozen=True):
         if missing:
             return ExitCode.PARTIAL_SUCCESS, _partly(f"not run: {', '.join(missing)}", f"{self.resume} runs the rest")
         if ExitCode.PARTIAL_SUCCESS in codes.values():
-            names = ", ".join(n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS)
+            partly = [n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS]
+            names = "; ".join(f"{n} ({why})" if (why := self.results[n].message) else n for n in partly)
             again = f"what was given up stays so; {self.resume} --from PHASE/RUN/STAGE[/ITEM] does it again"
             return ExitCode.PARTIAL_SUCCESS, _partly(f"not everything succeeded: {names}", again)
         return ExitCode.SUCCESS, None

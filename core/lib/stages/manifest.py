@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from lib.contract import STATUS, ExitCode, Json
+from lib.contract import STATUS, ExitCode, Json, part
 from lib.disk import files
 from lib.session.folder import Session
 from lib.stages.results import StageResult
@@ -46,7 +46,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
         error = stopped_by.error or {"code": "STAGE_FAILED", "message": stopped_by.note}
         manifest["error"] = {**error, "stage": stopped_by.stage}
     elif failed:
-        names = ", ".join(r.stage for r in failed)
+        names = "; ".join(f"{r.stage} ({why[:300]})" if (why := part(r.error, "message") or r.note) else r.stage for r in failed)
         hint = f"what was given up stays so; --resume SESSION --from {failed[0].stage} does it again"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
     elif later:
