@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lib.attempt.verdicts import Verdict
 from lib.contract import StrataError
 from lib.disk import files, records
 from lib.disk.clock import now
@@ -19,6 +20,7 @@ from msgspec import Struct
 from packs.deep_research import advancing
 from packs.deep_research.state import FAILED, STAGES, Run
 
+REFUSALS = ("MISSING_ARTIFACT", "GATE_BLOCKED", "WAVE_CAP_EXCEEDED", "REVIEW_CAP_EXCEEDED", "RETRY_CAP_EXHAUSTED")
 HOME = "research"  # in the session: the runs it holds
 
 
@@ -112,6 +114,27 @@ class At(Struct, frozen=True):
         made = self.tool("gates_write", arguments, lambda: self.run.write_gate(decision, metrics, now(), known.revision))
         self.log("gate_write_applied", decision.gate, **payload, actual_revision=made.revision)
         return decision
+
+    def tick(self, name: str, work: Callable[[At], Verdict]) -> Verdict:
+        """One tick, with its beginning and its end in the log: advanced, no_op, or failed by its name."""
+        there = self.run.manifest_path.exists()
+        before = self.run.manifest().stage.current if there else "init"
+        if there:
+            self.log("tick_start", name)
+            self.log("stage_handler_start", name)
+        try:
+            verdict = work(self)
+        except StrataError as error:
+            if self.run.manifest_path.exists():
+                self.log("stage_handler_end", error.code, outcome="failed")
+                self.log("tick_end", error.code, outcome="blocked" if error.code in REFUSALS else "failed")
+            raise
+        if not there:
+            self.log("tick_start", name)
+        moved = self.run.manifest().stage.current != before
+        self.log("stage_handler_end", name, outcome="done")
+        self.log("tick_end", name, outcome="advanced" if moved else "no_op")
+        return verdict
 
     def is_past(self, stage: str) -> bool:
         """Whether the run has left this stage: a tick that was cut off behind its advance has nothing more to do."""

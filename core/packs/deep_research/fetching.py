@@ -32,4 +32,4 @@ def citations(call: Call, task: Task, out: Path) -> Verdict:
             return Got(0, page.evidence.final_url, note=f"{error.code}: {error}"[:300])
         return Got(got.status, got.final_url, text.title, text.date, text.text)
 
-    return sources.citations(At(call, task, out), fetch)
+    return At(call, task, out).tick("citations", lambda at: sources.citations(at, fetch))

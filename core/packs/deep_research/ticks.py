@@ -15,7 +15,7 @@ from lib.session.documents import Part, Section
 from lib.stages import rosters
 from msgspec import Struct
 
-from packs.deep_research import citing, claims, contract, gating, sources, writing
+from packs.deep_research import citing, claims, contract, gating, retrying, sources, writing
 from packs.deep_research.at import At
 from packs.deep_research.contract import WAVE_1, WAVE_2, Gap
 from packs.deep_research.state import Limits, Manifest, Query
@@ -94,6 +94,7 @@ def ingest(at: At) -> Verdict:
     if at.is_past(stage):
         return Verdict("done")
     home = at.task.input_path("roster").parent
+    tried = retrying.record(at, stage, roster) if roster else []
     found: dict[str, list[contract.Complaint]] = {}
     for entry in entries:
         if entry.verdict != "done":
@@ -102,6 +103,9 @@ def ingest(at: At) -> Verdict:
         data = json.loads((home / entry.outputs["data"]).read_text(encoding="utf-8"))
         at.write(f"{folder}/{entry.key}.md", text)
         at.write_json(f"{folder}/{entry.key}.claims.json", {"claims": records.document(claims.read(data))})
+        again = max((one.attempt for one in tried if one.perspective == entry.key), default=0)
+        if again:
+            at.write(f"{folder}/{entry.key}.retry-{again}.md", text)  # beside what failed, which stays as evidence
         found[entry.key] = contract.complaints(text, bounds)
         _evidence(at, stage, entry.key, entry.item)
     at.tool("wave_output_ingest", {"stage": stage}, lambda: sorted(found))

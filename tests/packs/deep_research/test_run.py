@@ -139,6 +139,9 @@ def test_a_question_becomes_a_report_whose_every_claim_can_be_looked_up(house: H
     ]  # fmt: skip
     assert {g["status"] for g in gates["gates"].values()} == {"pass"}
     events = [json.loads(line) for line in (root / "logs/audit.jsonl").read_text().splitlines()]
+    ends = [(e["reason"], e["outcome"]) for e in events if e["kind"] == "tick_end"]
+    assert ends[0] == ("init", "advanced") and ("ingest", "no_op") in ends and ends[-1] == ("report", "no_op")
+    assert len(ends) == sum(e["kind"] == "tick_start" for e in events)
     assert {e["kind"] for e in events} <= set(KINDS) and all(e["run_id"] == "wikis" and e["tick_id"] for e in events[1:])
     claims = [json.loads(line) for line in (root / "citations/claims.jsonl").read_text().splitlines()]
     assert len(claims) == 2 and all(c["supported"] for c in claims)
@@ -172,6 +175,15 @@ def test_an_output_of_3000_words_is_told_so_and_tried_once_more(house: House, ag
     assert ran.code == 0, ran.stderr[-2500:]
     assert agents.asked.count("wave-researcher history") == 2
     assert any("words, at most 900" in p for p in agents.prompts["wave-researcher"])
+    root = run_of(house)
+    assert len((root / "evidence/agents/wave1/history/attempt-1.md").read_text().split()) > 3000, "what failed stays"
+    assert (root / "wave-1/history.retry-1.md").read_text() == (root / "wave-1/history.md").read_text()
+    directives = json.loads((root / "retry/retry-directives.json").read_text())
+    assert {(i["perspective_id"], i["attempt"]) for i in directives["items"]} == {("history", 2), ("files", 2)}
+    retries = json.loads((root / "manifest.json").read_text())["retries"]
+    assert len(retries) == 2 and "words, at most 900" in retries[0]["reason"]
+    plan = json.loads((root / "summaries/summary-pack.json").read_text())["summaries"]
+    assert len(plan) == 2, "a retry is no perspective of its own"
 
 
 @pytest.mark.parametrize(
