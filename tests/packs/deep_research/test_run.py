@@ -189,7 +189,7 @@ def test_an_output_of_3000_words_is_told_so_and_tried_once_more(house: House, ag
 @pytest.mark.parametrize(
     ("lie", "code", "where"),
     [
-        ("long", "RETRY_CAP_EXHAUSTED", "logs/blocked.json"),
+        pytest.param("long", "RETRY_CAP_EXHAUSTED", "logs/blocked.json", marks=pytest.mark.long),
         ("url", "GATE_BLOCKED", "logs/blocked.json"),
     ],
 )

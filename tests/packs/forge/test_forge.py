@@ -210,6 +210,7 @@ def test_a_critical_finding_sends_the_design_back_once_and_the_whole_cluster_loo
     assert "review:" in agents.prompts["designer"][1] and "before:" in agents.prompts["designer"][1], "it is told why"
 
 
+@pytest.mark.long  # the quickstart has one, too
 def test_a_build_that_fails_is_planned_again_and_nobody_verifies_it(house: House, agents: Agents) -> None:
     """TS-3; V-AC-1, V-AC-3, V-AC-5"""
     agents.broken_first = True
@@ -355,7 +356,8 @@ def test_knowledge_never_blocks_and_security_always_does(house: House, agents: A
     assert f"{who}: it is missing" in text
 
 
-@pytest.mark.parametrize("failed", [pytest.param(("ct-strategy",), marks=pytest.mark.long), ("ct-strategy", "ct-security")])
+@pytest.mark.long
+@pytest.mark.parametrize("failed", [("ct-strategy",), ("ct-strategy", "ct-security")])
 def test_one_critic_may_fail_and_two_may_not(house: House, agents: Agents, failed: tuple[str, ...]) -> None:
     """One is asked once more, then its side is named as missing; two fail the cluster, which is run once more."""
     agents.fails = set(failed)
