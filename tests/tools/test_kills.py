@@ -193,10 +193,13 @@ def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str]) -
     return found
 
 
-def killed_everywhere(house: House, begin: list[str], folder: Path, every: int, code: int) -> list[dict[str, Any]]:
+def killed_everywhere(
+    house: House, begin: list[str], folder: Path, every: int, code: int, copied: int = 1
+) -> list[dict[str, Any]]:
+    """`copied`: of how many points one is copied at all, where a session is large."""
     session = folder / "session"
     (house.folder / "points").unlink(missing_ok=True)
-    aims = {"do": "copy", "session": str(session), "into": str(folder / "copies")}
+    aims = {"do": "copy", "session": str(session), "into": str(folder / "copies"), "every": copied}
     (house.folder / "crash.json").write_text(json.dumps(aims))
     ran = house.json("campaign", *begin, "--session-dir", str(session), timeout=600)
     (house.folder / "crash.json").unlink()
@@ -204,7 +207,8 @@ def killed_everywhere(house: House, begin: list[str], folder: Path, every: int, 
     whole = came_to(session)
     points = (house.folder / "points").read_text().splitlines()
     durable = [n for n, line in enumerate(points, 1) if not line.endswith(".live-report")]
-    chosen = [n for n in durable[::every] if (folder / "copies" / str(n)).exists()]
+    there = [n for n in durable if (folder / "copies" / str(n)).exists()]
+    chosen = there[:: max(1, every // copied)]
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda n: verdict(house, folder / "copies" / str(n), whole, begin) | {"at": points[n - 1]}, chosen))
 

@@ -21,11 +21,14 @@ class Changes(Struct, frozen=True):
     owned: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(session: Path, tasks: Iterable[Task] = ()) -> Changes:
+    def of(session: Path, cwd: Path, tasks: Iterable[Task] = ()) -> Changes:
+        """`cwd`: where a step works, which may be a copy. A session that was moved has its workspace in it."""
         start = began.read(session)
         if not start.commit:
             raise StrataError("NO_COMMIT", f"{start.cwd} has no commit to compare with", "commit what is there, then begin anew")
-        return Changes(Path(start.cwd), start.commit, frozenset(file for task in tasks for file in task.files))
+        own = session / "workspace"
+        home = cwd if not cwd.is_relative_to(session / "copies") else own if own.is_dir() else Path(start.cwd)
+        return Changes(home, start.commit, frozenset(file for task in tasks for file in task.files))
 
     def git(self, *words: str) -> str:
         argv = ["git", "-C", str(self.cwd), "-c", "core.quotePath=false", *words]

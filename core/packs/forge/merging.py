@@ -16,7 +16,7 @@ def merge(at: Step) -> Verdict:
     """Only the files that tasks own, and the artifacts. What else is changed or staged in the repository stays as it is."""
     folder = str(at.folder.relative_to(at.call.cwd))
     tasks = plans.read(at.data("tasks"))
-    changes = Changes.of(at.session, tasks)
+    changes = Changes.of(at.session, at.call.cwd, tasks)
     paths = [*sorted(changes.touched & changes.owned), folder]
     known = set(_git(at, "ls-files", "-z", "--", *paths).split("\0"))
     known |= set(_git(at, "diff", "--cached", "--name-only", "-z").split("\0"))  # deleted, and staged by an earlier try

@@ -22,7 +22,7 @@ from packs.forge.verifying import PLANNERS
 
 def compare(at: Step) -> Verdict:
     """What has changed since the work began, how deep it is to be looked at, and what no reviewer may touch."""
-    diff = Changes.of(at.session, plans.read(at.data("tasks"))).diff()
+    diff = Changes.of(at.session, at.call.cwd, plans.read(at.data("tasks"))).diff()
     chosen = depth.of(diff, at.words[0] if at.words else "auto")
     (at.out / "diff.patch").write_text(diff or "nothing has changed\n", encoding="utf-8")
     at.leave("depth.json", {"depth": chosen.word, "why": chosen.why})

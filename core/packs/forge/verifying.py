@@ -67,7 +67,7 @@ def v_suite(at: Step) -> Verdict:
     check = _check(at)
     result = checks.run(check, at.call.cwd, at.out.parent / "checks")
     none = result.tests == 0 and (result.passed or result.exit_code == NO_TESTS)  # one that could not run is not an empty one
-    changes = Changes.of(at.session)
+    changes = Changes.of(at.session, at.call.cwd)
     suite = proofs.Suite(check, at.call.cwd, at.out.parent / "checks")
     found: list[Finding] = []
     if not result.passed and not none:
@@ -85,7 +85,7 @@ def v_suite(at: Step) -> Verdict:
 def v_proof(at: Step) -> Verdict:
     """Tests that are named as evidence are run again, and those of each task once without its code. In a copy."""
     tasks = plans.read(at.data("tasks"))
-    changes = Changes.of(at.session, tasks)
+    changes = Changes.of(at.session, at.call.cwd, tasks)
     suite = proofs.Suite(_check(at), at.call.cwd, at.out.parent / "checks")
     answers = [one for name in ("tasks_said", "feature_said") for one in criteria.answered(at.data(name)) if one.passed]
     named = list(dict.fromkeys(one.evidence.test for one in answers if one.evidence.test))[: proofs.MOST_TESTS]
@@ -114,7 +114,7 @@ def verify(at: Step) -> Verdict:
     built = rosters.read(at.task.input_path("built"))
     undone = {e.key: e.message or e.code for e in built.entries if e.verdict != "done"}
     found = [Finding("critical", f"{key} was not done: {why}", who=("forge",), task=key) for key, why in undone.items()]
-    changes = Changes.of(at.session, everything)
+    changes = Changes.of(at.session, at.call.cwd, everything)
     names = changes.names()
     wrote = {e.key: _wrote(at.session, built, e.key) for e in built.entries if e.verdict == "done"}
     found += criteria.phantoms([t for t in everything if t.id not in undone], wrote, set(names))

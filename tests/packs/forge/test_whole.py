@@ -66,7 +66,7 @@ def test_a_kill_in_any_step_leaves_memory_and_artifacts_as_they_would_have_been(
     monkeypatch.setattr(kills, "came_to_of", kills.came_to, raising=False)
     monkeypatch.setattr(kills, "came_to", came_to)
     house = kills.furnished(tmp_path / "house", None)
-    found = kills.killed_everywhere(house, [str(PLAN)], tmp_path / "at", every, 0)
+    found = kills.killed_everywhere(house, [str(PLAN)], tmp_path / "at", every, 0, copied=every)
     with capsys.disabled():
         print(f"\n{kills.table({'forge quickstart': found})}")
     assert len(found) >= 8 and not kills.sound(found), "\n".join(kills.sound(found)[:5])
