@@ -22,6 +22,8 @@ from lib.contract import Json
 from lib.disk import files, records
 from lib.plan.task import Task
 from packs.forge import scanners
+from packs.forge import tasks as plans
+from packs.forge.changes import Changes
 
 TOOL = Tool(
     "forge_scan",
@@ -38,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(call: Call) -> Json:
     def work(task: Task, out: Path) -> Verdict:
-        found, notes = scanners.scan(call.cwd, task.input_path("diff").read_text(encoding="utf-8"))
+        found, notes = scanners.scan(call.cwd, _diff(call, task))
         files.write_json(out / "scan.json", {"findings": records.document(found), "notes": notes})
         lines = [
             "# Scanners",
@@ -51,6 +53,14 @@ def main(call: Call) -> Json:
         return Verdict("done")
 
     return executor.run_function(call, "forge-scan", executor.read_task(call, Task(action="SCAN")), work)
+
+
+def _diff(call: Call, task: Task) -> str:
+    """From the repository itself: in what a session keeps, secrets are taken out, and none would be found."""
+    if "tasks" not in task.inputs:
+        return task.input_path("diff").read_text(encoding="utf-8")
+    tasks = plans.read(files.read_json(task.input_path("tasks")))
+    return Changes.of(call.session.folder, call.cwd, tasks).diff()
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ class Agents:
             files["test_greet.py"] = "def test_loud() -> None:\n    assert True\n"
         if self.lies == "unrunnable" and name == "loud":
             (self.house.workspace / "pytest.ini").write_text("[pytest]\naddopts = --nonsense\n")
+        if self.lies == "secret" and name == "loud":
+            files["greet.py"] = CODE + "KEY = 'sk-" + "abcdefghijklmnopqrstuvwxyz'\n"
         if self.lies == "red" and name == "loud":
             files["test_greet.py"] = TEST.replace("HELLO", "HALLO")
         if r.turn == 0:
@@ -291,6 +293,14 @@ def test_what_tells_agents_how_to_work_is_compared_before_and_after_the_review(h
     ran = forge(house)
     assert ran.code == 1, ran.stderr[-2000:]
     assert "AGENTS.md was changed during the review" in (docs(house) / "review.md").read_text()
+
+
+def test_a_secret_in_the_code_stops_the_feature_although_a_session_keeps_none(house: House, agents: Agents) -> None:
+    """The diff that reviewers are given has its secrets taken out; the scanner reads the repository."""
+    agents.lies = "secret"
+    ran = forge(house)
+    assert ran.code == 1 and "looks like a secret" in ran.error["message"], ran.error
+    assert "sk-abcdefghijklmnopqrstuvwxyz" not in (docs(house) / "review.md").read_text()
 
 
 @pytest.mark.long
