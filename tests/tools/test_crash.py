@@ -44,7 +44,8 @@ def crash_point(path):
         if told["do"] == "copy" and number % told.get("every", 1):
             pass  # not one of those that are looked at
         elif told["do"] == "copy":
-            others = _stop_the_world()
+            with process.starting:  # a fork of another thread, stopped between fork and exec, would hold this lock for ever
+                others = _stop_the_world()
             me, copy = os.getpid(), f"{told['into']}/{number}"
             words = f"kill -STOP {me}; mkdir -p {told['into']}; cp -a {told['session']} {copy}; kill -CONT {me}"
             process.ask(["sh", "-c", words])  # our own other threads stand still too
@@ -54,7 +55,8 @@ def crash_point(path):
             (house / "crash.json").unlink()
             layer = told["layer"]
             ours = Path(sys.argv[0]).stem == layer
-            doomed = _stop_the_world() if layer == "all" else ([] if ours else _above(layer))
+            with process.starting:
+                doomed = _stop_the_world() if layer == "all" else ([] if ours else _above(layer))
             if doomed or ours:
                 (house / "killed").write_text(layer)
             me = os.getpid()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from support import House, Ran, wait_for
+from support import House, Ran, wait_for, with_marker
 
 # Each item edits one line of a shared file and adds one of its own; what it does besides is in a file of the house.
 WORK = """
@@ -46,6 +47,13 @@ stages:
     retry: {max: 0}
     on_item_failure: %s
 """
+PLAN = """version: 1
+name: trial
+workspace: session
+repository: true
+files: {draft.txt: d, shared.txt: "%s"}
+phases: [{name: one, run: [{orchestrator: trial}], verify: {none: a trial}}]
+""" % (r"line\n" * 12)
 
 
 @pytest.fixture
@@ -156,6 +164,28 @@ def test_a_run_that_is_ended_loses_no_finished_work_and_leaves_no_worktree(trial
     nothing_left(trial)
     kept = git(trial, "for-each-ref", "--format=%(refname)", "refs/strata")
     assert "cut-short" in kept, "what the interrupted one had done is still there"
+
+
+def test_a_copy_of_a_session_works_in_its_own_repository(trial: House) -> None:
+    """git links worktrees by absolute paths: those of a copy lead into the original."""
+    (trial.folder / "plan.yaml").write_text(PLAN)
+    told(trial, n3="wait")
+    session, copy = trial.folder / "s", trial.folder / "copied"
+    with trial.start("campaign", str(trial.folder / "plan.yaml"), "--session-dir", str(session)) as child:
+        wait_for((trial.folder / "waiting").exists, what="the third waits")
+        wait_for(lambda: len(list(session.glob("**/stages/**/outcome.json"))) == 2, what="the others have ended")
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # all at once: nobody is left to put anything away
+            for pid in with_marker(str(trial.folder / "core")):
+                os.kill(pid, number)
+        child.communicate(timeout=60)
+    shutil.copytree(session, copy, symlinks=True)
+    before = {p: p.read_bytes() for p in session.rglob("*") if p.is_file()}
+    told(trial)
+    done = trial.json("campaign", "--resume", str(copy))
+    assert done.code == 0, done.stdout + done.stderr[-2000:]
+    assert sorted(ran(trial)) == ["1", "2", "3", "3"], "what had finished was not done again"
+    assert (copy / "workspace/own-1.txt").exists() and not (copy / "lost-worktrees").exists()
+    assert {p: p.read_bytes() for p in session.rglob("*") if p.is_file()} == before, "the original is not touched"
 
 
 def test_items_that_wait_for_others_begin_with_what_those_did(trial: House) -> None:

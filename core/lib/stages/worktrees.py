@@ -113,12 +113,24 @@ class Worktree(Struct, frozen=True):
         with locks.held(common, os.O_RDONLY):
             yield
 
+    def reconnect(self) -> None:
+        """git links a worktree and its repository by absolute paths, both ways. Of a session that was moved they lead nowhere; of
+        one that was copied, into the original: `git worktree repair` then works on that, and this run would, too. All of
+        the session at once: to close one worktree prunes those that seem to be gone."""
+        homes = Path(_git(self.call.cwd, "rev-parse", "--path-format=absolute", "--git-common-dir")) / "worktrees"
+        for link in self.folder.parent.glob("*/.git"):
+            home = homes / Path(link.read_text(encoding="utf-8").strip()).name
+            ways = ((link, f"gitdir: {home}\n"), (home / "gitdir", f"{link}\n"))
+            for place, text in ways if home.is_dir() else ():
+                if place.read_text(encoding="utf-8") != text:
+                    files.write_atomic(place, text)
+
     def put_away(self) -> None:
         """What a run that was cut short left here: kept as a commit, then gone."""
         if not self.folder.exists():
             return
         if self.record.exists():
-            _git(self.call.cwd, "worktree", "repair", str(self.folder), check=False)
+            self.reconnect()
             try:
                 self.save()
             except StrataError:

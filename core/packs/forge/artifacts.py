@@ -16,7 +16,8 @@ class Artifacts(Struct, frozen=True):
     def _ledger(self) -> Path:
         return self.session / "artifacts" / f"{self.folder.name}.json"
 
-    def _known(self) -> dict[str, str]:
+    def _known(self) -> dict[str, list[str]]:
+        """By path: what was written there, the newest last."""
         return files.read_json(self._ledger) if self._ledger.exists() else {}
 
     def write(self, path: str, text: str) -> list[str]:
@@ -24,7 +25,8 @@ class Artifacts(Struct, frozen=True):
         place, known = self.folder / path, self._known()
         warnings: list[str] = []
         theirs = place.read_bytes() if place.is_file() else b""
-        strange = files.digest_bytes(theirs) != known.get(path)  # also of an earlier run
+        # Also of an earlier run. What a step that was cut off had written is taken back: an older one of ours is no stranger's.
+        strange = files.digest_bytes(theirs) not in known.get(path, [])
         if theirs and strange and theirs != text.encode():
             aside = self._aside(path, theirs)
             warnings.append(f"{path} was changed by somebody else, and is written anew; theirs is kept as {aside}")
@@ -40,21 +42,25 @@ class Artifacts(Struct, frozen=True):
     def foreign(self) -> list[str]:
         """What is not as it was written. Each change is said once."""
         warnings: list[str] = []
-        for path, digest in self._known().items():
+        for path, digests in self._known().items():
             place = self.folder / path
             there = place.read_bytes() if place.is_file() else None
             if there is None:
                 warnings.append(f"{path} was deleted by somebody else than its creator")
                 self._note(path, None)
-            elif files.digest_bytes(there) != digest:
+            elif files.digest_bytes(there) != digests[-1]:
                 kept = self._aside(path, there)
                 warnings.append(f"{path} was changed by somebody else than its creator; a copy of theirs is {kept}")
                 self._note(path, there)
         return warnings
 
     def _note(self, path: str, content: bytes | None) -> None:
-        known = {name: digest for name, digest in self._known().items() if name != path}
-        files.write_json(self._ledger, known if content is None else known | {path: files.digest_bytes(content)})
+        known = self._known()
+        before = known.pop(path, [])
+        if content is not None:
+            digest = files.digest_bytes(content)
+            known[path] = [*(d for d in before if d != digest), digest]
+        files.write_json(self._ledger, known)
 
     def _aside(self, path: str, content: bytes) -> str:
         folder = self._ledger.parent / "theirs"

@@ -85,6 +85,8 @@ def test_an_artifact_has_one_creator(tmp_path: Path) -> None:
     (folder / "design.md").write_text("mine again\n")
     (warning,) = artifacts.write("design.md", "three\n")
     assert "theirs is kept as" in warning and (tmp_path / "s" / warning.rsplit(" ", 1)[1]).read_text() == "mine again\n"
+    (folder / "design.md").write_text("two\n")
+    assert artifacts.write("design.md", "three\n") == [], "an older one of ours, as after a cut-off step"
     (folder / "design.md").unlink()
     assert artifacts.foreign() == ["design.md was deleted by somebody else than its creator"]
 
