@@ -166,6 +166,22 @@ def test_a_run_that_is_ended_loses_no_finished_work_and_leaves_no_worktree(trial
     assert "cut-short" in kept, "what the interrupted one had done is still there"
 
 
+def test_what_was_finished_and_not_yet_kept_is_merged_by_a_resume(trial: House) -> None:
+    """Killed between the outcome and the merge, with nothing else left to do in the stage."""
+    line = '        tree.note(work=tree.keep("work"))\n'
+    die = '        if (call.session.folder.parent / "die").exists():\n            os.kill(os.getpid(), 9)\n'
+    trial.rewrite("worktrees", (line, f"{die}{line}"))
+    (trial.folder / "die").write_text("")
+    words = ("orchestrator", "trial", "--param", "names=1", "--session-dir", str(trial.folder / "s"))
+    with trial.start(*words) as child:
+        child.communicate(timeout=60)
+    assert not shared(trial)
+    (trial.folder / "die").unlink()
+    done = trial.json(*words)
+    assert done.code == 0 and shared(trial) == ["changed by 1"] and ran(trial) == ["1"], done.stderr[-1500:]
+    nothing_left(trial)
+
+
 def test_a_copy_of_a_session_works_in_its_own_repository(trial: House) -> None:
     """git links worktrees by absolute paths: those of a copy lead into the original."""
     (trial.folder / "plan.yaml").write_text(PLAN)

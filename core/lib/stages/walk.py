@@ -16,6 +16,7 @@ from lib.contract import GRAVEST_FIRST, NEVER_ABSORBED, ExitCode, part
 from lib.disk import files
 from lib.plan.orchestration import Group, Orchestration, Question, Stage, Worker
 from lib.plan.written import Loop
+from lib.session.attempts import merge_of
 from lib.session.step import Step
 from lib.stages import asking, exhaustion, loops, rosters
 from lib.stages.answers import Answers
@@ -143,7 +144,7 @@ class Walk(Decisions):
     def as_it_stands(self, stage: Stage, words: Words) -> StageResult | None:
         """What earlier runs made of the stage, if nothing more is to be done about it: it is finished, or the run went on without
         what had failed. Only a failure that stopped the run is tried again."""
-        if not words.complete:
+        if not words.complete or any(self.unmerged(stage, order, words.known[order.key]) for order in words.orders):
             return None
         result = self.together(stage, words)
         waits = any(asking.waits(word) for word in words.known.values())  # nothing is tried again meanwhile
@@ -152,6 +153,11 @@ class Walk(Decisions):
         for order in words.orders:
             self.keep(order, words.known[order.key])
         return result
+
+    def unmerged(self, stage: Stage, order: Order, word: StepResult) -> bool:
+        """Whether what a step finished in a worktree of its own is still to be brought into the workspace."""
+        merged = merge_of(self.call.session.folder, order.step) if word.ok and stage.isolation == "worktree" else None
+        return word.ok and stage.isolation == "worktree" and (not merged or merged.attempt != word.attempts)
 
     def goes_on(self, stage: Stage, result: StageResult) -> bool:
         """Whether the run goes on, or back, or asks, with such a result."""
