@@ -48,12 +48,14 @@ class CutOff(Struct, frozen=True):
     until: float  # its last sign of life
 
     def explains(self, cwd: Path, path: str) -> bool:
-        """Whether a file of the workspace may be as this attempt left it. One that is gone tells by its folder."""
+        """Whether a file of the workspace may be as this attempt left it. One that is gone tells by its folder, and a folder by
+        what was changed last of all it holds."""
         place = cwd / path
         while not place.exists() and place != cwd:
             place = place.parent
-        info = place.lstat()
-        then = any(self.since - LATE_SECONDS <= at <= self.until for at in (info.st_mtime, info.st_ctime))
+        held = [place, *(place.rglob("*") if place == cwd / path and place.is_dir() and not place.is_symlink() else ())]
+        times = [(info.st_mtime, info.st_ctime) for info in (p.lstat() for p in held)]
+        then = any(self.since - LATE_SECONDS <= at <= self.until for at in (max(t[0] for t in times), max(t[1] for t in times)))
         return then and globs.matches(path, self.may_write)
 
 
