@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from lib import cli
 from lib.cli import Call, Tool
@@ -19,7 +20,7 @@ from lib.contract import Json, usage
 from lib.disk import files
 from lib.plan import orchestrator_file
 from lib.stages import runs
-from packs.deep_research import operating
+from packs.deep_research import gating, operating, serving, tools
 
 TOOL = Tool(
     "deep_research",
@@ -31,23 +32,49 @@ TOOL = Tool(
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("mode", choices=(*operating.MODES, *operating.GOING_ON, *operating.VERBS), help="a mode and a QUERY; or a verb and a RUN")
-    add("what", metavar="QUERY|RUN", help="what is to be found out; for a verb, the session of a run")
+    verbs = (*operating.MODES, *operating.GOING_ON, *operating.VERBS, *operating.BY_HAND)
+    add(
+        "mode",
+        choices=verbs,
+        metavar="MODE",
+        help=f"with a QUERY: {', '.join(operating.MODES)}; with a RUN: {', '.join(verbs[3:])}",
+    )
+    add("what", metavar="QUERY|RUN", help="what is to be found out; or the session of a run")
+    add("words", nargs="*", default=[], metavar="NAME=VALUE", help="for a tool that is called by hand")
     add("--run-id", help="the name of the run (default: from the query)")
-    add("--sensitivity", choices=("normal", "restricted", "no_web"), default="normal", help="which sources may be asked")
-    add("--effort", choices=("quick", "standard", "deep"), default="standard", help="how many sides are looked at")
+    add("--sensitivity", choices=gating.SENSITIVITIES, default="normal", help="the web, listed places, or a folder alone")
+    add("--effort", choices=tuple(tools.EFFORTS), default="standard", help="how many sides are looked at")
+    add("--corpus", metavar="DIR", default="", help="search a folder of documents, too; all there is with no_web")
+    add("--approve-plan", action="store_true", help="do not ask whether these are the sides; on a resume: yes, they are")
+    add("--max-attempts", type=int, metavar="N", help="at one perspective, the first included (default: 2)")
+    add("--max-retries", type=int, metavar="N", help="of all perspectives of a wave together (default: 4)")
+    add("--watchdog", type=int, metavar="SECONDS", help="end the run where nothing happens for so long (default: by stage)")
     runs.arguments(parser, modifier=False)
 
 
 def main(call: Call) -> Json:
     options = call.options
+    if options.mode in operating.BY_HAND:
+        return operating.by_hand(call, operating.find(options.what), options.mode, options.words)
+    if options.words:
+        usage(f"the query is one word to the shell: {options.what!r}, and then came {options.words}", "put it into quotes")
     if options.mode in operating.VERBS:
         return operating.VERBS[options.mode](operating.find(options.what))
     if not options.what.strip():
         usage("what is to be found out? The query is empty", TOOL.example)
+    serving.require_enabled()
     slug = files.slug(options.run_id or options.what, "")[:48].strip("-") or f"run-{files.digest(options.what)[:8]}"
-    params = {"query": options.what, "run_id": slug, "sensitivity": options.sensitivity, "effort": options.effort}
-    return operating.carry_out(call, slug, lambda: runs.run(call, orchestrator_file.load("deep_research"), params, topic=slug))
+    folder = str(Path(options.corpus).absolute()) if options.corpus else "none"
+    params = {
+        "query": options.what,
+        "run_id": slug,
+        "sensitivity": options.sensitivity,
+        "effort": options.effort,
+        "corpus": folder,
+    }
+    params |= {"limits": operating.limits_of(options)}
+    orchestration = orchestrator_file.load("deep_research", "approved" if operating.is_approved(options) else "")
+    return operating.carry_out(call, slug, lambda: runs.run(call, orchestration, params, topic=slug))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 # [tool.uv]
 # exclude-newer = "2026-11-15T00:00:00Z"
 # ///
-"""Layer 1: fetches what a research run cites, and looks claims up in it. `uv run core/deep_research_fetch.py --help`"""
+"""Layer 1: what a research run has from elsewhere: searches, pages, documents. `uv run core/deep_research_fetch.py --help`"""
 
 from __future__ import annotations
 
@@ -21,27 +21,32 @@ from lib.attempt.verdicts import Verdict
 from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.plan.task import Task
-from packs.deep_research import fetching
+from packs.deep_research import fetching, tools
 
 TOOL = Tool(
     "deep_research_fetch",
     layer=1,
-    summary="Fetch what a research run cites, and look every claim up in what was read. Its orchestrator calls it.",
-    example="uv run core/deep_research_fetch.py wikis",
+    summary="Search for a wave, or fetch what a research run cites and look every claim up in it. Its orchestrator calls it.",
+    example="uv run core/deep_research_fetch.py citations wikis",
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", default=[], metavar="RUN", help="the run's id")
+    parser.add_argument("tick", choices=(*fetching.TICKS, tools.FETCHES))
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="WORD", help="of a search, 1 or 2, the wave; and last the run's id"
+    )
     executor.arguments(parser)
 
 
 def main(call: Call) -> Json:
-    def work(task: Task, out: Path) -> Verdict:
-        return fetching.citations(call, task, out)
+    tick, words = call.options.tick, call.options.words
 
-    target = call.options.words[-1] if call.options.words else ""
-    return executor.run_function(call, "research-citations", executor.read_task(call, Task(action="TICK", target=target)), work)
+    def work(task: Task, out: Path) -> Verdict:
+        return fetching.tick(tick, call, task, out, tuple(words[:-1]))
+
+    target = words[-1] if words else ""
+    return executor.run_function(call, f"research-{tick}", executor.read_task(call, Task(action="TICK", target=target)), work)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def main(call: Call) -> Json:
     tick, words = call.options.tick, call.options.words
 
     def work(task: Task, out: Path) -> Verdict:
-        return At(call, task, out, tuple(words[:-1])).tick(tick, ticks.TICKS[tick])
+        return At.of(call, task, out, tuple(words[:-1])).tick(tick, ticks.TICKS[tick])
 
     target = words[-1] if words else ""
     return executor.run_function(call, f"research-{tick}", executor.read_task(call, Task(action="TICK", target=target)), work)

@@ -70,6 +70,8 @@ class Story:
             if r.turn == 0:
                 return say(tool("Write", file_path=r.path("report"), content=self.wave(about)))
             claims = [{"text": text, "url": f"{self.site}{ABOUT[about]}", "quote": quote} for text, quote in CLAIMS[about]]
+            if about == "doubt":
+                claims[0]["against"] = "that a wiki lives as long as its engine is maintained"
             return say(tool("StructuredOutput", claims=claims))
         if agent == "report-reviewer":
             first = "/round-1/" in r.path("report")

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lib.contract import ExitCode, Json, StrataError
+from lib.contract import ExitCode, Json, StrataError, is_final
 from lib.disk import files, records
 from lib.plan.task import Task
 from lib.process import running, tools
@@ -55,6 +55,8 @@ def ask(call: Call, task: Task, folder: Path, out: Path, result: str, data: Any)
     reply = tools.believe(words[0], running.run(argv, env=env, timeout_seconds=SECONDS))
     complaints = reply.document.get("complaints")
     if reply.exit_code != ExitCode.SUCCESS or not isinstance(complaints, list):
+        if is_final(reply.error):  # it has said so on purpose: nobody is asked again
+            raise StrataError(reply.code, reply.message, "no retry helps", final=True)
         why = reply.message or "it printed no complaints, and not that there are none"
         raise StrataError("NOT_JUDGED", f"{' '.join(words)} could not say whether it is accepted: {why}", "look at made.json")
     found = [str(c) for c in complaints]  # type: ignore[reportUnknownVariableType]

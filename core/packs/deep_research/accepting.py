@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from lib import names
 from lib.attempt.judging import Made
-from lib.disk import files, lenient
+from lib.disk import files
 
-from packs.deep_research import citing, claims, contract
-from packs.deep_research.contract import TRACKS, WAVE_1, WAVE_2, Contract
-from packs.deep_research.ticks import Chosen
+from packs.deep_research import citing, claims, contract, planning, retrying
+from packs.deep_research.at import HOME, Desk
+from packs.deep_research.contract import WAVE_1, WAVE_2, Contract
 
 MOST_SUMMARY = 5 * 1024
 
 
 def plan(made: Made) -> list[str]:
-    chosen = lenient.of(made.json("data"), Chosen)
-    ids = [p.id for p in chosen.perspectives]
-    if chosen.clarify.strip():
-        return []  # a person is asked
-    found = [] if ids else ["there is no perspective"]
-    found += [f"{name!r} is no plain name" for name in ids if not files.is_safe(name)]
-    found += [f"two perspectives are called {name}" for name in sorted({n for n in ids if ids.count(n) > 1})]
-    found += [
-        f"{p.id}: the track {p.track!r} is none of {', '.join(TRACKS)}" for p in chosen.perspectives if p.track not in TRACKS
-    ]
-    return found + [f"{p.id} has no question" for p in chosen.perspectives if not p.question.strip()]
+    chosen = planning.read(made.json("data"))
+    return [] if chosen.clarify.strip() else planning.complaints(chosen)  # a person is asked
 
 
-def _wave(bounds: Contract) -> Callable[[Made], list[str]]:
+def _wave(stage: str, bounds: Contract) -> Callable[[Made], list[str]]:
     def look(made: Made) -> list[str]:
         text = made.text("report")
-        sources = citing.extract(contract.sections(text).get("Sources", ""))
+        listed = citing.extract(contract.sections(text).get("Sources", ""))
         found = [one.message for one in contract.complaints(text, bounds)]
-        return found + claims.complaints(claims.read(made.json("data")), sources)
+        found += claims.complaints(claims.read(made.json("data")), listed)
+        if found:
+            retrying.direct(_desk(made), stage, str(made.task.item["perspective_id"]), _attempt(made), "; ".join(found)[:400])
+        return found
 
     return look
+
+
+def _desk(made: Made) -> Desk:
+    return Desk(Path(os.environ[names.SESSION]) / HOME / str(made.task.item["run_id"]))
+
+
+def _attempt(made: Made) -> int:
+    """How many there were with it; one that was cut off is none."""
+    return 1 + len(list(Path(made.out).parent.parent.glob("attempt-*/outcome.json")))
 
 
 def summary(made: Made) -> list[str]:
@@ -58,8 +63,8 @@ def synthesis(made: Made) -> list[str]:
 
 LOOKS: dict[str, Callable[[Made], list[str]]] = {
     "plan": plan,
-    "wave1": _wave(WAVE_1),
-    "wave2": _wave(WAVE_2),
+    "wave1": _wave("wave1", WAVE_1),
+    "wave2": _wave("wave2", WAVE_2),
     "summary": summary,
     "synthesis": synthesis,
 }

@@ -1,4 +1,4 @@
-"""One tick at work: the run it belongs to, the calls of tools it makes, and how it ends. Everything it does is an audit event."""
+"""A run at work: the calls of tools it makes, what it writes, and how a tick ends. Everything it does is an audit event."""
 
 from __future__ import annotations
 
@@ -24,35 +24,24 @@ REFUSALS = ("MISSING_ARTIFACT", "GATE_BLOCKED", "WAVE_CAP_EXCEEDED", "REVIEW_CAP
 HOME = "research"  # in the session: the runs it holds
 
 
-class At(Struct, frozen=True):
-    call: Call
-    task: Task
-    out: Path
-    words: tuple[str, ...] = ()
+class Desk(Struct, frozen=True):
+    """Where a run is worked on: by a tick, or by an operator who calls one tool by hand."""
+
+    root: Path
 
     @property
     def run(self) -> Run:
-        return Run(self.call.session.folder / HOME / self.task.target)
+        return Run(self.root)
 
     @property
-    def root(self) -> Path:
-        return self.run.root
+    def session(self) -> Path:
+        return self.root.parent.parent
 
     @property
     def tick_id(self) -> str:
         """The same for the same question, however often a tick is killed."""
         manifest, gates = self.run.manifest(), self.run.gates()
         return files.digest([manifest.run_id, manifest.stage.current, manifest.review_iterations, gates.revision])[:16]
-
-    def data(self, name: str) -> Any:
-        return json.loads(self.task.input_path(name).read_text(encoding="utf-8"))
-
-    def text(self, name: str) -> str:
-        return self.task.input_path(name).read_text(encoding="utf-8")
-
-    def leave(self, name: str, document: Any) -> None:
-        """For the stages of the orchestrator behind."""
-        files.write_json(self.out / name, document)
 
     def log(self, kind: str, reason: str = "", **payload: Any) -> None:
         self.run.log(now(), kind, self.tick_id, reason, **payload)
@@ -97,6 +86,13 @@ class At(Struct, frozen=True):
         files.write_atomic(place, text)
         self.log("artifact_written", "", **size)
 
+    def invalid(self, path: str, why: str) -> StrataError:
+        """What is there and cannot be used: said, and never replaced behind somebody's back."""
+        self.log("artifact_invalid", why, path=path)
+        return StrataError(
+            "SCHEMA_VALIDATION_FAILED", f"{self.root / path}: {why}", "correct the file, or bring it back", final=True
+        )
+
     def write_json(self, path: str, document: Any) -> None:
         self.write(path, json.dumps(records.document(document), indent=2, ensure_ascii=False, sort_keys=True) + "\n")
 
@@ -114,27 +110,6 @@ class At(Struct, frozen=True):
         made = self.tool("gates_write", arguments, lambda: self.run.write_gate(decision, metrics, now(), known.revision))
         self.log("gate_write_applied", decision.gate, **payload, actual_revision=made.revision)
         return decision
-
-    def tick(self, name: str, work: Callable[[At], Verdict]) -> Verdict:
-        """One tick, with its beginning and its end in the log: advanced, no_op, or failed by its name."""
-        there = self.run.manifest_path.exists()
-        before = self.run.manifest().stage.current if there else "init"
-        if there:
-            self.log("tick_start", name)
-            self.log("stage_handler_start", name)
-        try:
-            verdict = work(self)
-        except StrataError as error:
-            if self.run.manifest_path.exists():
-                self.log("stage_handler_end", error.code, outcome="failed")
-                self.log("tick_end", error.code, outcome="blocked" if error.code in REFUSALS else "failed")
-            raise
-        if not there:
-            self.log("tick_start", name)
-        moved = self.run.manifest().stage.current != before
-        self.log("stage_handler_end", name, outcome="done")
-        self.log("tick_end", name, outcome="advanced" if moved else "no_op")
-        return verdict
 
     def is_past(self, stage: str) -> bool:
         """Whether the run has left this stage: a tick that was cut off behind its advance has nothing more to do."""
@@ -162,6 +137,50 @@ class At(Struct, frozen=True):
             self.tool("manifest_write", {"status": FAILED}, lambda: self.run.write_manifest(now(), status=FAILED))
         hint = f"deep_research.py triage says why; {place} in the run has all of it"
         raise StrataError(code, message, hint, final=True)
+
+
+class At(Desk, frozen=True):
+    """One tick."""
+
+    call: Call
+    task: Task
+    out: Path
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, call: Call, task: Task, out: Path, words: tuple[str, ...] = ()) -> At:
+        return cls(call.session.folder / HOME / task.target, call, task, out, words)
+
+    def data(self, name: str) -> Any:
+        return json.loads(self.task.input_path(name).read_text(encoding="utf-8"))
+
+    def text(self, name: str) -> str:
+        return self.task.input_path(name).read_text(encoding="utf-8")
+
+    def leave(self, name: str, document: Any) -> None:
+        """For the stages of the orchestrator behind."""
+        files.write_json(self.out / name, document)
+
+    def tick(self, name: str, work: Callable[[At], Verdict]) -> Verdict:
+        """One tick, with its beginning and its end in the log: advanced, no_op, or failed by its name."""
+        there = self.run.manifest_path.exists()
+        before = self.run.manifest().stage.current if there else "init"
+        if there:
+            self.log("tick_start", name)
+            self.log("stage_handler_start", name)
+        try:
+            verdict = work(self)
+        except StrataError as error:
+            if self.run.manifest_path.exists():
+                self.log("stage_handler_end", error.code, outcome="failed")
+                self.log("tick_end", error.code, outcome="blocked" if error.code in REFUSALS else "failed")
+            raise
+        if not there:
+            self.log("tick_start", name)
+        moved = self.run.manifest().stage.current != before
+        self.log("stage_handler_end", name, outcome="done")
+        self.log("tick_end", name, outcome="advanced" if moved else "no_op")
+        return verdict
 
 
 def _shown(document: Any) -> str:

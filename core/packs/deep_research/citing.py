@@ -59,6 +59,24 @@ def kind(status: int) -> str:
     return INVALID if status in (404, 410) else BLOCKED
 
 
+_SORTS = (  # of sources, by their address; the first that fits
+    ("a document of the corpus", r"^http://corpus\.invalid/"),
+    ("paper", r"^https?://([^/]+\.)?(arxiv\.org|doi\.org|pubmed\.ncbi\.nlm\.nih\.gov|openreview\.net|aclanthology\.org)/"),
+    ("encyclopedia", r"^https?://([^/]+\.)?(wikipedia|britannica)\.(org|com)/"),
+    ("source code", r"^https?://([^/]+\.)?(github|gitlab|codeberg|sr\.ht)\.?(com|org)?/"),
+    ("forum", r"^https?://([^/]+\.)?(stackoverflow|stackexchange|reddit|ycombinator)\.com/"),
+    ("authority", r"^https?://[^/]+\.(gov|mil|int)(\.[a-z]{2})?/|^https?://([^/]+\.)?europa\.eu/"),
+    ("university", r"^https?://[^/]+\.(edu|ac\.[a-z]{2})/"),
+    ("documentation", r"^https?://(docs?|manual|wiki|developer)\.|/(docs?|documentation|manual)/"),
+)
+
+
+def sort(url: str, content_type: str = "") -> str:
+    """The kind of a source, as far as its address and its form tell."""
+    found = next((name for name, pattern in _SORTS if re.search(pattern, url, re.I)), "web page")
+    return f"{found}, PDF" if "pdf" in content_type.lower() or url.lower().endswith(".pdf") else found
+
+
 class Citation(Struct, frozen=True):
     cid: str
     url: str  # in its normal form
@@ -70,6 +88,7 @@ class Citation(Struct, frozen=True):
     date: str = ""
     body: str = ""  # where the text that was read is kept, seen from the run
     note: str = ""
+    sort: str = ""  # the kind of source
 
     @property
     def usable(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from lib.disk import lenient
 from lib.evidence import quotes
 from msgspec import Struct
+from msgspec.structs import replace
 
 from packs.deep_research import citing
 
@@ -21,6 +22,7 @@ class Claim(Struct, frozen=True):
     text: str = ""
     url: str = ""
     quote: str = ""
+    against: str = ""  # what it speaks against, where it does
 
 
 class Claims(Struct, frozen=True):
@@ -39,6 +41,7 @@ class Looked(Struct, frozen=True):
     why: str = ""
     before: str = ""
     after: str = ""
+    against: str = ""
 
 
 def read(document: object) -> list[Claim]:
@@ -71,13 +74,13 @@ def _is_url(url: str) -> bool:
 def look(claim: Claim, perspective: str, number: int, texts: Mapping[str, Path]) -> Looked:
     """`texts`: by citation, where the text that was read is kept."""
     cid = citing.cid(claim.url)
-    name = f"{perspective}-{number}"
+    made = Looked(f"{perspective}-{number}", perspective, claim.text, cid, claim.quote, False, against=claim.against)
     if cid not in texts:
-        return Looked(name, perspective, claim.text, cid, claim.quote, False, "its source could not be read")
+        return replace(made, why="its source could not be read")
     found = quotes.find(claim.quote, texts[cid].read_text(encoding="utf-8").split("\f"))
     if not found:
-        return Looked(name, perspective, claim.text, cid, claim.quote, False, "these words do not stand in its source")
-    return Looked(name, perspective, claim.text, cid, found[0].text, True, "", found[0].before, found[0].after)
+        return replace(made, why="these words do not stand in its source")
+    return replace(made, quote=found[0].text, supported=True, before=found[0].before, after=found[0].after)
 
 
 def unsupported(text: str, looked: Iterable[Looked]) -> list[str]:

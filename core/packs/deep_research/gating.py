@@ -11,6 +11,7 @@ from msgspec import Struct
 from packs.deep_research import citing
 from packs.deep_research.citing import Citation
 from packs.deep_research.contract import HEADING, Complaint
+from packs.deep_research.serving import Served
 
 NAMES = {"A": "planning", "B": "wave contract", "C": "citations", "D": "summary pack", "E": "synthesis", "F": "rollout"}
 RETRIES = {"A": 0, "B": 2, "C": 1, "D": 1, "E": 3, "F": 0}
@@ -103,12 +104,22 @@ def synthesis(text: str, usable: Sequence[str], unsupported: Sequence[str] = ())
     return decide("E", rules, {"text": text, "usable": sorted(usable)})
 
 
-def rollout(sensitivity: str, ways: Sequence[str], corpus: bool) -> Decision:
-    """F: what was asked for can be served at all. `ways`: how sources can be had (web, search, corpus)."""
+def rollout(sensitivity: str, served: Served) -> Decision:
+    """F: what was asked for can be served at all. no_web: of a folder alone. restricted: of places that a list names."""
     known = sensitivity in SENSITIVITIES
-    served = (corpus and "web" not in ways) if sensitivity == "no_web" else bool(ways)
+    from_folder = bool(served.corpus)
+    ways = {
+        "no_web": from_folder,
+        "restricted": from_folder or (served.web and served.listed and served.service),
+        "normal": served.web or from_folder,
+    }
+    needs = {
+        "no_web": "no_web needs --corpus DIR",
+        "restricted": "restricted needs --corpus DIR, or a search service and a list of hosts in web.yaml",
+        "normal": "no_web is forced by the settings: give --corpus DIR",
+    }
     rules = [
         Rule("a known sensitivity", known, sensitivity, list(SENSITIVITIES), otherwise=FAIL),
-        Rule("a way to have sources", served, sorted(ways), note="no_web needs --corpus", otherwise=FAIL),
+        Rule("a way to have sources", known and ways[sensitivity], note=needs.get(sensitivity, ""), otherwise=FAIL),
     ]
-    return decide("F", rules, {"sensitivity": sensitivity, "ways": sorted(ways), "corpus": corpus})
+    return decide("F", rules, {"sensitivity": sensitivity, "served": records.document(served)})

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from collections.abc import Callable
 
 from lib.campaign import background, named
 from lib.contract import HOUSE, ExitCode, Json, StrataError, command, usage
-from lib.disk import files
+from lib.disk import files, locks, records
 from lib.disk.clock import now
+from lib.process.tools import call_tool
 from lib.session import catalogue
+from lib.session.owner import LOCK_NAME
+from lib.tool.arguments import keyword
 from lib.tool.call import Call
+from msgspec.structs import replace
 
-from packs.deep_research.at import HOME
+from packs.deep_research import tools, watching
+from packs.deep_research.at import HOME, Desk
 from packs.deep_research.state import CANCELLED, COMPLETED, FAILED, NOT_RUN, PASS, PAUSED, RUNNING, Run
 
 MODES = ("plan", "fixture", "live")
 GOING_ON = ("tick", "resume")  # one tick further, or to the end
 TICKS = {  # by the stage a run is in: the stage of the orchestrator whose end is one tick further
-    "init": "init", "perspectives": "plan", "wave1": "ingest1", "pivot": "pivot", "wave2": "ingest2", "citations": "citations",
+    "init": "init", "perspectives": "begin", "wave1": "ingest1", "pivot": "pivot", "wave2": "ingest2", "citations": "citations",
     "summaries": "pack", "synthesis": "write", "review": "decide", "finalize": "report",
 }  # fmt: skip
+APPROVE = "approve"  # the stage that asks
+LIMITS = {
+    "max-attempts": "max_attempts_per_perspective",
+    "max-retries": "max_stage_retry_directives",
+    "watchdog": "watchdog_seconds",
+}
+BY_HAND = (*tools.TOOLS, tools.FETCHES)
 RECORDED = HOUSE / "tests/fixtures/deep-research"
 
 
@@ -41,11 +55,37 @@ def words(tool: str, given: list[str]) -> list[str]:
         raise StrataError("PAUSED", f"the run {manifest.run_id} is paused", f"{command('deep_research')} resume {given[1]}")
     if manifest.status == PAUSED:
         run.write_manifest(now(), status=RUNNING)
+    given = _with_limits(run, given)
     until = ["--until", TICKS[manifest.stage.current]] if given[0] == "tick" else []
     again = ["--resume", str(run.root.parent.parent), *until, *given[2:]]
     sys.argv[1:] = again  # the session keeps the command it was begun with
     said = named.words(tool, again)
     return ["live", *said[1:]] if said[0] == "plan" else said
+
+
+def _with_limits(run: Run, given: list[str]) -> list[str]:
+    """What a person says now about retries and the watchdog holds for the run; and that its sides are approved is an answer."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in LIMITS:
+        parser.add_argument(f"--{flag}", type=int)
+    parser.add_argument("--approve-plan", action="store_true")
+    found, rest = parser.parse_known_args(given)
+    said = {field: value for flag, field in LIMITS.items() if (value := getattr(found, flag.replace("-", "_"))) is not None}
+    if said:
+        run.write_manifest(now(), limits=replace(run.manifest().limits, **said))
+    planned = run.manifest().stage.current in ("init", "perspectives")
+    return [*rest, *(["--answer", f"{APPROVE}=yes"] if found.approve_plan and planned else [])]
+
+
+def is_approved(options: argparse.Namespace) -> bool:
+    """Whether nobody is asked if these are the sides: it was said beforehand, or a recording is replayed."""
+    return bool(options.approve_plan or options.mode == "fixture")
+
+
+def limits_of(options: argparse.Namespace) -> str:
+    """What was said about them at the beginning, for the first tick: `max_attempts_per_perspective=3 …`."""
+    said = {field: getattr(options, flag.replace("-", "_")) for flag, field in LIMITS.items()}
+    return " ".join(f"{field}={value}" for field, value in said.items() if value is not None) or "usual"
 
 
 def find(name: str) -> Run:
@@ -65,7 +105,8 @@ def carry_out(call: Call, run_id: str, go: Callable[[], Json]) -> Json:
     if planned:
         call.options.until = "plan"
     bounded = bool(call.options.until)
-    document = go()
+    with watching.over(call, run_id):
+        document = go()
     run = Run(call.session.folder / HOME / run_id) if not call.options.explain else None
     printed = standing(run) if run and run.manifest_path.exists() else {}
     if bounded and document["exit_code"] == ExitCode.PARTIAL_SUCCESS:
@@ -133,6 +174,23 @@ def cancel(run: Run) -> Json:
         run.write_manifest(now(), status=CANCELLED)
         run.log(now(), "run_halted", "", "CANCELLED: by a person")
     return status(run)
+
+
+def by_hand(call: Call, run: Run, name: str, words: list[str]) -> Json:
+    """One tool of the machine, for an operator; nobody else is at work meanwhile."""
+    session = run.root.parent.parent
+    if catalogue.alive(session):
+        raise StrataError("ALREADY_RUNNING", f"the run in {session} is at work", f"{command('deep_research')} pause {session}")
+    given = keyword(words, name)
+    if name == tools.FETCHES:
+        flags = ["--session-dir", str(session), "--output-format", "json"]
+        reply = call_tool(2, "deep_research_fetch.py", [name, run.root.name, *flags], env=dict(os.environ))
+        if reply.exit_code != ExitCode.SUCCESS:
+            raise StrataError(reply.code or "FAILED", reply.message, "see the evidence in the session", reply.exit_code)
+        return {**_said(), "called": name, "result": reply.document.get("note", "")}
+    with locks.held(session / LOCK_NAME):
+        result = records.document(tools.by_hand(Desk(run.root), name, given))
+    return {**_said(), "called": name, "result": result, **standing(run)}
 
 
 def _stop(run: Run) -> None:

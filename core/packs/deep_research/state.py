@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from packs.deep_research.gating import NAMES
+from packs.deep_research.serving import Served
 
 STAGES = ("init", "perspectives", "wave1", "pivot", "wave2", "citations", "summaries", "synthesis", "review", "finalize")
 CREATED, RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED = STATUSES = (
@@ -48,6 +49,8 @@ class Limits(Struct, frozen=True):
     max_review_iterations: int = 4
     max_attempts_per_perspective: int = 2
     max_stage_retry_directives: int = 4
+    scope_minutes: int = 45
+    watchdog_seconds: int = 0  # for every stage; 0: as usual for each
 
 
 class Moved(Struct, frozen=True):
@@ -89,6 +92,7 @@ class Manifest(Struct, frozen=True):
     status: str = CREATED
     stage: Stage = Stage()
     limits: Limits = Limits()
+    served: Served = Served()
     review_iterations: int = 0
     retries: tuple[Retry, ...] = ()
     notes: tuple[str, ...] = ()

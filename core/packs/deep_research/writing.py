@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from packs.deep_research import contract
+from packs.deep_research import contract, corpus
 from packs.deep_research.citing import PAYWALLED, Citation
 from packs.deep_research.claims import Looked
 
@@ -23,6 +23,7 @@ class Report(Struct, frozen=True):
     citations: Mapping[str, Citation]
     claims: Sequence[Looked]
     figures: Mapping[str, int]
+    made: Sequence[str] = ()  # how it was made, in sentences
 
     @property
     def numbered(self) -> dict[str, int]:
@@ -37,14 +38,22 @@ class Report(Struct, frozen=True):
         body = _CITED.sub(lambda match: f"[{numbers[match[1]]}]", self.text).strip()
         lines = [f"# {self.query}", "", body, "", "## References", ""]
         lines += [
-            f"{n}. {self._reference(cid)} <{self.citations[cid].url}>" for cid, n in numbers.items() if cid in self.citations
+            f"{n}. {self._reference(cid)} <{_shown(self.citations[cid].url)}>"
+            for cid, n in numbers.items()
+            if cid in self.citations
         ]
         lines += ["", "## How it was made", "", *(f"- {name}: {number}" for name, number in self.figures.items())]
+        lines += [f"- {line}" for line in self.made]
         return "\n".join(lines) + "\n"
 
     def _reference(self, cid: str) -> str:
         one = self.citations[cid]
-        words = [one.title or one.url, one.date, "behind a paywall" if one.status == PAYWALLED else ""]
+        words = [
+            one.title or one.url,
+            one.date or "without a date",
+            one.sort,
+            "behind a paywall" if one.status == PAYWALLED else "",
+        ]
         return ", ".join(word for word in words if word)
 
     def html(self) -> str:
@@ -65,6 +74,7 @@ class Report(Struct, frozen=True):
             if cid in self.citations
         ]
         rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{number}</td></tr>" for name, number in self.figures.items())
+        told = "".join(f"<p>{html.escape(line)}</p>" for line in self.made)
         policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
         return "\n".join(
             [
@@ -75,7 +85,7 @@ class Report(Struct, frozen=True):
                 f"<h1>{html.escape(self.query)}</h1>",
                 *parts,
                 f"<h2>References</h2><ol>{''.join(listed)}</ol>",
-                f"<h2>How it was made</h2><table>{rows}</table></body></html>",
+                f"<h2>How it was made</h2><table>{rows}</table>{told}</body></html>",
             ]
         )
 
@@ -100,7 +110,13 @@ def _plain(text: str) -> str:
 
 
 def _link(url: str) -> str:
+    if corpus.is_ours(url):
+        return f"<code>{html.escape(corpus.name(url))}</code>"
     return f'<a href="{html.escape(url)}">{html.escape(url)}</a>'
+
+
+def _shown(url: str) -> str:
+    return corpus.name(url) if corpus.is_ours(url) else url
 
 
 def _around(text: str) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from packs.deep_research import citing, contract, gating
 from packs.deep_research.citing import Citation
 from packs.deep_research.contract import WAVE_1, WAVE_2, Contract, Gap, Used
+from packs.deep_research.serving import Served
 
 GOOD = "# Findings\nIt holds.\n\n# Sources\n- [One](https://example.org/1)\n\n# Gaps\n- (P3) colour of the box #look\n"
 
@@ -235,16 +236,23 @@ def test_gate_b_names_who_is_missing_and_who_broke_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sensitivity", "ways", "corpus", "passed"),
+    ("sensitivity", "served", "passed"),
     [
-        ("normal", ["web"], False, True),
-        ("normal", [], False, False),
-        ("restricted", ["search"], False, True),
-        ("no_web", ["corpus"], True, True),
-        ("no_web", [], False, False),
-        ("no_web", ["web", "corpus"], True, False),
-        ("secret", ["web"], False, False),
+        ("normal", Served(), True),
+        ("normal", Served(web=False), False),
+        ("normal", Served(web=False, corpus="docs"), True),
+        ("restricted", Served(), False),
+        ("restricted", Served(service=True), False),
+        ("restricted", Served(listed=True), False),
+        ("restricted", Served(service=True, listed=True), True),
+        ("restricted", Served(web=False, service=True, listed=True), False),
+        ("restricted", Served(corpus="docs"), True),
+        ("no_web", Served(), False),
+        ("no_web", Served(service=True, listed=True), False),
+        ("no_web", Served(corpus="docs"), True),
+        ("secret", Served(corpus="docs"), False),
     ],
 )
-def test_gate_f_is_decided_before_anything_is_spent(sensitivity: str, ways: list[str], corpus: bool, passed: bool) -> None:
-    assert gating.rollout(sensitivity, ways, corpus).passed == passed
+def test_gate_f_is_decided_before_anything_is_spent(sensitivity: str, served: Served, passed: bool) -> None:
+    """no_web is served by a folder alone; restricted also by a search service, where the hosts that may be asked are listed."""
+    assert gating.rollout(sensitivity, served).passed == passed
