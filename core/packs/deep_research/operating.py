@@ -18,7 +18,7 @@ from lib.tool.arguments import keyword
 from lib.tool.call import Call
 from msgspec.structs import replace
 
-from packs.deep_research import tools, watching
+from packs.deep_research import advancing, tools, watching
 from packs.deep_research.at import HOME, Desk
 from packs.deep_research.state import CANCELLED, COMPLETED, FAILED, NOT_RUN, PASS, PAUSED, RUNNING, Run
 
@@ -189,7 +189,12 @@ def by_hand(call: Call, run: Run, name: str, words: list[str]) -> Json:
             raise StrataError(reply.code or "FAILED", reply.message, "see the evidence in the session", reply.exit_code)
         return {**_said(), "called": name, "result": reply.document.get("note", "")}
     with locks.held(session / LOCK_NAME):
-        result = records.document(tools.by_hand(Desk(run.root), name, given))
+        found = tools.by_hand(Desk(run.root), name, given)
+    if isinstance(found, advancing.Allowed) and not found.allowed:
+        raise StrataError(
+            found.refusal, found.message, "deep_research.py triage says what is open", detail=records.document(found)
+        )
+    result = records.document(found)
     return {**_said(), "called": name, "result": result, **standing(run)}
 
 
