@@ -46,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--effort", choices=tuple(tools.EFFORTS), default="standard", help="how many sides are looked at")
     add("--corpus", metavar="DIR", default="", help="search a folder of documents, too; all there is with no_web")
     add("--approve-plan", action="store_true", help="do not ask whether these are the sides; on a resume: yes, they are")
+    add("--max-perspectives", type=int, choices=range(1, 51), metavar="N", help="sides at most, 1 to 50 (default: 3 or 6)")
     add("--max-attempts", type=int, metavar="N", help="at one perspective, the first included (default: 2)")
     add("--max-retries", type=int, metavar="N", help="of all perspectives of a wave together (default: 4)")
     add("--watchdog", type=int, metavar="SECONDS", help="end the run where nothing happens for so long (default: by stage)")

@@ -175,10 +175,10 @@ def unparsable(session: Path) -> list[str]:
     return wrong
 
 
-def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str]) -> dict[str, Any]:
+def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str], tool: str = "campaign") -> dict[str, Any]:
     words = ["--resume", str(copy)] if (copy / "effective-config.json").exists() else [*begin, "--session-dir", str(copy)]
-    ran = house.json("campaign", *words)
-    ended = came_to(copy) if (copy / "manifest.json").exists() else {"finished": Counter[str]()}
+    ran = house.json(tool, *words)
+    ended = came_to(copy) if (copy / "manifest.json").exists() or tool != "campaign" else {"finished": Counter[str]()}
     again = ended["finished"] - whole["finished"]
     found = {
         "equal": ended == whole,
@@ -194,14 +194,14 @@ def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str]) -
 
 
 def killed_everywhere(
-    house: House, begin: list[str], folder: Path, every: int, code: int, copied: int = 1
+    house: House, begin: list[str], folder: Path, every: int, code: int, copied: int = 1, tool: str = "campaign"
 ) -> list[dict[str, Any]]:
     """`copied`: of how many points one is copied at all, where a session is large."""
     session = folder / "session"
     (house.folder / "points").unlink(missing_ok=True)
     aims = {"do": "copy", "session": str(session), "into": str(folder / "copies"), "every": copied}
     (house.folder / "crash.json").write_text(json.dumps(aims))
-    ran = house.json("campaign", *begin, "--session-dir", str(session), timeout=600)
+    ran = house.json(tool, *begin, "--session-dir", str(session), timeout=600)
     (house.folder / "crash.json").unlink()
     assert ran.code == code, ran.stdout
     whole = came_to(session)
@@ -210,7 +210,10 @@ def killed_everywhere(
     there = [n for n in durable if (folder / "copies" / str(n)).exists()]
     chosen = there[:: max(1, every // copied)]
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda n: verdict(house, folder / "copies" / str(n), whole, begin) | {"at": points[n - 1]}, chosen))
+        resumed = pool.map(
+            lambda n: verdict(house, folder / "copies" / str(n), whole, begin, tool) | {"at": points[n - 1]}, chosen
+        )
+        return list(resumed)
 
 
 def table(rows: dict[str, list[dict[str, Any]]]) -> str:

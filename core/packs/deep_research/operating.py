@@ -30,6 +30,7 @@ TICKS = {  # by the stage a run is in: the stage of the orchestrator whose end i
 }  # fmt: skip
 APPROVE = "approve"  # the stage that asks
 LIMITS = {
+    "max-perspectives": "max_wave1_agents",
     "max-attempts": "max_attempts_per_perspective",
     "max-retries": "max_stage_retry_directives",
     "watchdog": "watchdog_seconds",

@@ -17,13 +17,12 @@ from support import House, Ran
 pytestmark = pytest.mark.rehearsed
 QUERY = "Which wikis last?"
 SEED = {
-    "run_init", "wave_output_ingest", "wave_output_validate", "wave_review", "gate_b_derive",
+    "run_init", "wave1_plan", "wave_output_ingest", "wave_output_validate", "wave_review", "gate_b_derive",
     "pivot_decide", "citations_extract_urls", "citations_normalize", "citations_validate", "gate_c_compute",
     "summary_pack_build", "gate_d_evaluate", "synthesis_write", "review_factory_run", "revision_control",
     "gate_e_evaluate", "gate_e_reports", "gates_write", "manifest_write", "stage_advance",
     "retry_record", "telemetry_append",
 }  # fmt: skip
-)
 
 
 def answer(path: str) -> Answer:
