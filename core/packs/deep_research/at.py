@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,11 @@ class At(Desk, frozen=True):
     @classmethod
     def of(cls, call: Call, task: Task, out: Path, words: tuple[str, ...] = ()) -> At:
         return cls(call.session.folder / HOME / task.target, call, task, out, words)
+
+    @property
+    def round(self) -> int:
+        """Of the loop this tick is in: by it, one that was cut off behind its advance knows that it has nothing more to do."""
+        return next((int(part[6:]) for part in reversed(self.out.parts) if re.fullmatch(r"round-\d+", part)), 1)
 
     def data(self, name: str) -> Any:
         return json.loads(self.task.input_path(name).read_text(encoding="utf-8"))

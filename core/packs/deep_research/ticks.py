@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 
 from lib.attempt.verdicts import Verdict
-from lib.contract import AsksPerson, StrataError
+from lib.contract import AsksPerson, Json, StrataError
 from lib.disk import files, records
 from lib.disk.clock import now
+from lib.evidence.gates import Decision
 from lib.session.documents import Part, Section
 from lib.session.ledger import Ledger
 from lib.stages import rosters
@@ -145,7 +146,8 @@ def pack(at: At) -> Verdict:
 
 def write(at: At) -> Verdict:
     """synthesis_write: this round's text, beside those of earlier rounds."""
-    if at.run.manifest().stage.current == "synthesis":
+    manifest = at.run.manifest()
+    if manifest.stage.current == "synthesis" and manifest.review_iterations + 1 == at.round:
         use(at, "synthesis_write", report=str(at.task.input_path("report")))
         at.advance("there is a synthesis", "review")
     return Verdict("done")
@@ -153,17 +155,33 @@ def write(at: At) -> Verdict:
 
 def decide(at: At) -> Verdict:
     """review_factory_run, revision_control and gate E: one more round, or the end, with the best round and not the last."""
-    if at.run.manifest().stage.current != "review":
-        return Verdict("done")
-    bundle = use(at, "review_factory_run", data=str(at.task.input_path("data")))
+    manifest = at.run.manifest()
+    if manifest.review_iterations >= at.round:  # cut off behind its advance: the round was sent back
+        return _sent_back(at, files.read_json(at.root / f"review/review-{at.round}.json"))
+    ended = manifest.stage.current == "finalize"
+    bundle = (
+        files.read_json(at.root / tools.BUNDLE) if ended else use(at, "review_factory_run", data=str(at.task.input_path("data")))
+    )
+    control: tools.Revision = tools.revision_control(at) if ended else use(at, "revision_control")
+    if control.again and not ended:
+        at.advance("the review asks for changes", "synthesis")
+        return _sent_back(at, bundle)
+    at.leave("directives.json", {"directives": bundle["directives"]})
+    decision = _held(at, control.best) if not ended else tools.gate_e_evaluate(at)
+    left = tuple(f"the review would change: {text}" for text in bundle["directives"]) if bundle["decision"] != "PASS" else ()
+    return Verdict("done", f"round {control.best}", (*left, *decision.warnings))
+
+
+def _sent_back(at: At, bundle: Json) -> Verdict:
     directives: list[str] = bundle["directives"]
     at.leave("directives.json", {"directives": directives})
-    control: tools.Revision = use(at, "revision_control")
-    if control.again:
-        at.advance("the review asks for changes", "synthesis")
-        return Verdict("needs_revision", "; ".join(directives)[:400] or "the review asks for changes")
-    at.write(tools.FINAL, (at.root / f"synthesis/round-{control.best}.md").read_text(encoding="utf-8"))
-    decision = use(at, "gate_e_evaluate")
+    return Verdict("needs_revision", "; ".join(directives)[:400] or "the review asks for changes")
+
+
+def _held(at: At, best: int) -> Decision:
+    """Gate E over the best round; the run ends with it, or fails."""
+    at.write(tools.FINAL, (at.root / f"synthesis/round-{best}.md").read_text(encoding="utf-8"))
+    decision: Decision = use(at, "gate_e_evaluate")
     use(at, "gate_e_reports")
     at.gate(decision)
     if not decision.passed:
@@ -171,8 +189,7 @@ def decide(at: At) -> Verdict:
             "GATE_BLOCKED", "; ".join(decision.reasons), "review/terminal-failure.json", records.document(decision), failed=True
         )
     at.advance("the synthesis holds", "finalize")
-    left = tuple(f"the review would change: {text}" for text in directives) if bundle["decision"] != "PASS" else ()
-    return Verdict("done", f"round {control.best}", (*left, *decision.warnings))
+    return decision
 
 
 def report(at: At) -> Verdict:
