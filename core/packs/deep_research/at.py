@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.attempt.verdicts import Verdict
-from lib.contract import StrataError
+from lib.contract import StrataError, usage
 from lib.disk import files, records
 from lib.disk.clock import now
 from lib.evidence.gates import Decision
@@ -138,6 +138,13 @@ class Desk(Struct, frozen=True):
             self.tool("manifest_write", {"status": FAILED}, lambda: self.run.write_manifest(now(), status=FAILED))
         hint = f"deep_research.py triage says why; {place} in the run has all of it"
         raise StrataError(code, message, hint, final=True)
+
+
+def given(path: str) -> Path:
+    """A file that somebody named."""
+    if not Path(path).is_file():
+        usage(f"{path} is no file")
+    return Path(path)
 
 
 class At(Desk, frozen=True):

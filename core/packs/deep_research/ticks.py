@@ -16,7 +16,7 @@ from lib.stages import rosters
 from lib.web import rules
 from msgspec.structs import replace
 
-from packs.deep_research import citing, claims, planning, retrying, serving, sources, tools, writing
+from packs.deep_research import citing, claims, planning, retrying, reviewing, serving, sources, tools, writing
 from packs.deep_research.at import At
 from packs.deep_research.planning import PERSPECTIVES, WAVES
 from packs.deep_research.state import Query
@@ -27,12 +27,12 @@ def init(at: At) -> Verdict:
     """run_init: the run on disk, and whether it can be served at all, before anything is spent."""
     sensitivity, effort = at.words
     known = serving.require_enabled()
-    query, folder = str(at.task.inputs["query"]), str(at.task.inputs["corpus"])
+    query, folder = str(at.task.inputs["query"]), str(at.task.inputs.get("corpus", "none"))
     folder = "" if folder == "none" else folder
     use_init = {"run_id": at.task.target, "query": query, "sensitivity": sensitivity, "effort": effort, "mode": at.call.driver}
     there = at.run.manifest_path.exists()
     made = tools.run_init(at, **use_init) if not there else {"created": False}
-    said = dict(word.split("=") for word in str(at.task.inputs["limits"]).split() if "=" in word)
+    said = dict(word.split("=") for word in str(at.task.inputs.get("limits", "usual")).split() if "=" in word)
     if said and not there:
         at.run.write_manifest(
             now(), limits=replace(at.run.manifest().limits, **{name: int(value) for name, value in said.items()})
@@ -160,14 +160,16 @@ def decide(at: At) -> Verdict:
         return _sent_back(at, files.read_json(at.root / f"review/review-{at.round}.json"))
     ended = manifest.stage.current == "finalize"
     bundle = (
-        files.read_json(at.root / tools.BUNDLE) if ended else use(at, "review_factory_run", data=str(at.task.input_path("data")))
+        files.read_json(at.root / reviewing.BUNDLE)
+        if ended
+        else use(at, "review_factory_run", data=str(at.task.input_path("data")))
     )
-    control: tools.Revision = tools.revision_control(at) if ended else use(at, "revision_control")
+    control: reviewing.Revision = reviewing.revision_control(at) if ended else use(at, "revision_control")
     if control.again and not ended:
         at.advance("the review asks for changes", "synthesis")
         return _sent_back(at, bundle)
     at.leave("directives.json", {"directives": bundle["directives"]})
-    decision = _held(at, control.best) if not ended else tools.gate_e_evaluate(at)
+    decision = _held(at, control.best) if not ended else reviewing.gate_e_evaluate(at)
     left = tuple(f"the review would change: {text}" for text in bundle["directives"]) if bundle["decision"] != "PASS" else ()
     return Verdict("done", f"round {control.best}", (*left, *decision.warnings))
 
@@ -180,7 +182,7 @@ def _sent_back(at: At, bundle: Json) -> Verdict:
 
 def _held(at: At, best: int) -> Decision:
     """Gate E over the best round; the run ends with it, or fails."""
-    at.write(tools.FINAL, (at.root / f"synthesis/round-{best}.md").read_text(encoding="utf-8"))
+    at.write(reviewing.FINAL, (at.root / f"synthesis/round-{best}.md").read_text(encoding="utf-8"))
     decision: Decision = use(at, "gate_e_evaluate")
     use(at, "gate_e_reports")
     at.gate(decision)
@@ -197,7 +199,7 @@ def report(at: At) -> Verdict:
     root, manifest = at.root, at.run.manifest()
     if manifest.stage.current != "finalize":
         at.halt("STAGE_DID_NOT_ADVANCE", f"the run is in {manifest.stage.current}", "logs/blocked.json", {})
-    text = (root / tools.FINAL).read_text(encoding="utf-8")
+    text = (root / reviewing.FINAL).read_text(encoding="utf-8")
     looked, cited = sources.read_claims(root), sources.read_citations(root)
     figures = {
         "claims": len(looked),

@@ -8,26 +8,23 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from lib.contract import Json, StrataError, nearest, usage
-from lib.disk import files, lenient, records
+from lib.disk import files, records
 from lib.disk.clock import now
 from lib.evidence.gates import Decision
-from msgspec import Struct
 from msgspec.structs import replace
 
-from packs.deep_research import advancing, citing, claims, contract, gating, planning, sources
-from packs.deep_research.at import Desk
+from packs.deep_research import advancing, claims, contract, gating, planning, sources
+from packs.deep_research.at import Desk, given
 from packs.deep_research.contract import WAVE_1, WAVE_2, Complaint
 from packs.deep_research.planning import PERSPECTIVES, WAVES
+from packs.deep_research.reviewing import gate_e_evaluate, gate_e_reports, review_factory_run, revision_control, synthesis_write
 from packs.deep_research.state import KINDS, STATUSES, Limits, Manifest, Query, Retry
 
 DIRECTIVES = "retry/retry-directives.json"
-BUNDLE = "review/review-bundle.json"
 PACK = "summaries/summary-pack.json"
-FINAL = "synthesis/final-synthesis.md"
 EFFORTS = {"quick": 3, "standard": 6, "deep": 6}  # perspectives
 MINUTES = {"quick": 15, "standard": 45, "deep": 120}
 BOUNDS = {"wave1": WAVE_1, "wave2": WAVE_2}
@@ -94,8 +91,8 @@ def wave_output_ingest(desk: Desk, stage: str, perspective_id: str, report: str,
     if perspective_id not in planning.names(desk.root, stage):
         raise StrataError("NOT_FOUND", f"no perspective of {stage} is called {perspective_id}", f"see {planning.plan_of(stage)}")
     name = f"{perspective_id}.retry-{retry}.md" if retry else f"{perspective_id}.md"
-    text = _given(report).read_text(encoding="utf-8", errors="replace")
-    found = claims.read(json.loads(_given(data).read_text(encoding="utf-8"))) if data else []
+    text = given(report).read_text(encoding="utf-8", errors="replace")
+    found = claims.read(json.loads(given(data).read_text(encoding="utf-8"))) if data else []
     first = desk.root / folder / name
     if first.is_file() and first.read_text(encoding="utf-8") != text:
         raise StrataError(
@@ -111,12 +108,6 @@ def _wave(stage: str) -> str:
     if stage not in WAVES:
         usage(f"stage={stage}: one of {', '.join(WAVES)}")
     return WAVES[stage]
-
-
-def _given(path: str) -> Path:
-    if not Path(path).is_file():
-        usage(f"{path} is no file")
-    return Path(path)
 
 
 def wave_output_validate(desk: Desk, stage: str) -> dict[str, list[Complaint]]:
@@ -211,85 +202,6 @@ def gate_d_evaluate(desk: Desk) -> Decision:
     there = [name for name in expected if (desk.root / summary_of(name)).is_file()]
     sizes = {name: (desk.root / summary_of(name)).stat().st_size for name in there}
     return gating.summaries(sizes, len(expected), limits.max_summary_kb, limits.max_total_summary_kb)
-
-
-# Synthesis and review
-
-
-def synthesis_write(desk: Desk, report: str) -> Json:
-    """This round's text, beside those of earlier rounds. `report` is a file."""
-    text, number = _given(report).read_text(encoding="utf-8", errors="replace"), desk.run.manifest().review_iterations + 1
-    desk.write(f"synthesis/round-{number}.md", text)
-    desk.write(FINAL, text)
-    return {"round": number, "path": FINAL, "bytes": len(text.encode())}
-
-
-class Reviewed(Struct, frozen=True):
-    decision: str = ""
-    directives: tuple[str, ...] = ()
-
-
-def review_factory_run(desk: Desk, data: str) -> Json:
-    """The reviewer's word and the checker's, as one bundle. `data` is a file. What was reviewed in this round stays reviewed."""
-    number = desk.run.manifest().review_iterations + 1
-    place = f"review/review-{number}.json"
-    if (desk.root / place).is_file():
-        desk.log("artifact_skipped", f"round {number} is reviewed", path=place)
-        known: Json = files.read_json(desk.root / place)
-        desk.write_json(BUNDLE, known)  # whoever was cut off had not come so far
-        return known
-    said = lenient.of(files.read_json(_given(data)), Reviewed)
-    here = judged(desk.root, number)
-    wants = said.decision != "PASS" or not here.passed
-    bundle: Json = {
-        "iteration": number,
-        "decision": "CHANGES_REQUIRED" if wants else "PASS",
-        "reviewer": said.decision,
-        "directives": [*said.directives, *here.reasons],
-    }
-    desk.write_json(place, bundle)
-    desk.write_json(BUNDLE, bundle)
-    return bundle
-
-
-class Revision(Struct, frozen=True):
-    again: bool
-    best: int  # the round that is kept where there is no other
-
-
-def revision_control(desk: Desk) -> Revision:
-    """One more round, or the end with the best round, which need not be the last."""
-    manifest = desk.run.manifest()
-    number = manifest.review_iterations + 1
-    wants = files.read_json(desk.root / BUNDLE)["decision"] == "CHANGES_REQUIRED"
-    rounds = {n: judged(desk.root, n) for n in range(1, number + 1)}
-    passed = {n: files.read_json(desk.root / f"review/review-{n}.json")["reviewer"] == "PASS" for n in rounds}
-    best = max(rounds, key=lambda n: (rounds[n].passed, passed[n], -len(rounds[n].warnings), n))
-    return Revision(wants and manifest.review_iterations < manifest.limits.max_review_iterations, best)
-
-
-def judged(root: Path, number: int) -> Decision:
-    text = (root / f"synthesis/round-{number}.md").read_text(encoding="utf-8")
-    return _synthesis(root, text)
-
-
-def _synthesis(root: Path, text: str) -> Decision:
-    usable = [one.cid for one in sources.read_citations(root) if one.usable]
-    return gating.synthesis(text, usable, claims.unsupported(text, sources.read_claims(root)))
-
-
-def gate_e_evaluate(desk: Desk) -> Decision:
-    return _synthesis(desk.root, (desk.root / FINAL).read_text(encoding="utf-8"))
-
-
-def gate_e_reports(desk: Desk) -> Json:
-    """What the gate counts, for people and programs."""
-    decision = gate_e_evaluate(desk)
-    figures = {rule.name: rule.found for rule in decision.evaluated if rule.found is not None}
-    found = citing.look((desk.root / FINAL).read_text(encoding="utf-8"))
-    document: Json = {"decision": decision.decision, "figures": figures, "uncited": list(found.numeric), "missing": found.missing}
-    desk.write_json("review/gate-e.json", document)
-    return document
 
 
 # State
