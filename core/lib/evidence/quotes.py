@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -29,11 +30,15 @@ class Found(Struct, frozen=True):
     after: str
 
 
+_ASCII = frozenset(map(chr, (*range(32, 127), 9, 10, 13)))
+
+
 class Normalised(Struct, frozen=True):
     text: str
     places: tuple[int, ...]  # by letter: where it came from
 
 
+@lru_cache(maxsize=4)  # several quotes of one text are looked for, one after the other
 def normalise(text: str) -> Normalised:
     """NFKC, without what nobody sees, with single spaces, and with a sign for every hyphen that may only break a line. What
     stands above or below the line, and fractions, stay as they are: as plain digits they would be another number."""
@@ -45,6 +50,8 @@ def normalise(text: str) -> Normalised:
         end = ends.get(at, 0)
         if end:
             made = BREAK
+        elif text[at] in _ASCII and text[at + 1 : at + 2] < "\u0300":  # most of any text: nothing can join it
+            end, made = at + 1, text[at]
         else:
             end = at + 1
             while end < len(text) and _joins(text[end]):
@@ -73,8 +80,8 @@ def _plain(cluster: str) -> str:
     return cluster if kept else unicodedata.normalize("NFKC", cluster)
 
 
-def find(quote: str, pages: str | Sequence[str]) -> list[Found]:
-    """Every place where these words stand, whole words and whole numbers only."""
+def find(quote: str, pages: str | Sequence[str], most: int | None = None) -> list[Found]:
+    """Every place where these words stand, whole words and whole numbers only; or the first so many."""
     listed = [pages] if isinstance(pages, str) else list(pages)
     whole = "\n".join(listed)
     starts = [0]
@@ -84,7 +91,7 @@ def find(quote: str, pages: str | Sequence[str]) -> list[Found]:
     if not wanted.strip(BREAK):
         return []
     spans = {source.places[start]: source.places[end - 1] + 1 for start, end in _occurrences(wanted, source.text)}
-    return [_found(listed, starts, whole, start, spans[start]) for start in sorted(spans)]
+    return [_found(listed, starts, whole, start, spans[start]) for start in sorted(spans)[:most]]
 
 
 def _occurrences(wanted: str, text: str) -> list[tuple[int, int]]:

@@ -77,7 +77,7 @@ def look(claim: Claim, perspective: str, number: int, texts: Mapping[str, Path])
     made = Looked(f"{perspective}-{number}", perspective, claim.text, cid, claim.quote, False, against=claim.against)
     if cid not in texts:
         return replace(made, why="its source could not be read")
-    found = quotes.find(claim.quote, texts[cid].read_text(encoding="utf-8").split("\f"))
+    found = quotes.find(claim.quote, texts[cid].read_text(encoding="utf-8").split("\f"), most=1)
     if not found:
         return replace(made, why="these words do not stand in its source")
     return replace(made, quote=found[0].text, supported=True, before=found[0].before, after=found[0].after)

@@ -82,11 +82,11 @@ def _fetched(desk: Desk, url: str, who: list[str], fetch: Callable[[str], Got]) 
 
 def _look_up(root: Path, found: list[Citation]) -> list[claims.Looked]:
     texts = {one.cid: root / one.body for one in found if one.usable and one.body}
-    looked: list[claims.Looked] = []
-    for name in planning.outputs(root):
-        said = _claims(root, name)
-        looked += [claims.look(claim, name, n, texts) for n, claim in enumerate(said, 1) if claim.url]
-    return looked
+    said = [(name, n, claim) for name in planning.outputs(root) for n, claim in enumerate(_claims(root, name), 1) if claim.url]
+    looked: dict[tuple[str, int], claims.Looked] = {}
+    for name, n, claim in sorted(said, key=lambda one: one[2].url):  # those of one text together: it is prepared once
+        looked[name, n] = claims.look(claim, name, n, texts)
+    return [looked[name, n] for name, n, _ in said]
 
 
 def items(root: Path) -> list[Json]:
