@@ -202,7 +202,9 @@ def test_settings_hold_whatever_is_asked_for(house: House, agents: Agents, text:
     assert ran.code == 1 and ran.error["code"] == code and agents.asked == []
 
 
-@pytest.mark.parametrize(("flags", "asked"), [(("--max-attempts", "1"), 1), (("--max-retries", "0"), 1)])
+@pytest.mark.parametrize(
+    ("flags", "asked"), [(("--max-attempts", "1"), 1), pytest.param(("--max-retries", "0"), 1, marks=pytest.mark.long)]
+)
 def test_retries_end_at_their_caps_and_a_resume_may_allow_more(
     house: House, agents: Agents, flags: tuple[str, ...], asked: int
 ) -> None:

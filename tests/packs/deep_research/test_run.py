@@ -102,7 +102,7 @@ def test_an_output_of_3000_words_is_told_so_and_tried_once_more(house: House, ag
     ("lie", "code", "where"),
     [
         pytest.param("long", "RETRY_CAP_EXHAUSTED", "logs/blocked.json", marks=pytest.mark.long),
-        ("url", "GATE_BLOCKED", "logs/blocked.json"),
+        pytest.param("url", "GATE_BLOCKED", "logs/blocked.json", marks=pytest.mark.long),
     ],
 )
 def test_who_breaks_the_contract_or_invents_an_address_is_stopped_by_name(
@@ -118,6 +118,7 @@ def test_who_breaks_the_contract_or_invents_an_address_is_stopped_by_name(
     assert "run_halted" in events and not (root / "synthesis/final-synthesis.md").exists()
 
 
+@pytest.mark.long
 def test_a_quote_that_is_almost_there_is_not_used(house: House, agents: Agents) -> None:
     """A hyphen more than the page has: the claim is left out, and counted."""
     agents.lies = "quote"
