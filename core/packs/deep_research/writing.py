@@ -100,7 +100,7 @@ class Report(Struct, frozen=True):
 
     def _cite(self, cid: str, number: int) -> str:
         passages = [c for c in self.claims if c.cid == cid and c.supported][:4]
-        shown = "<br>".join(f"{_around(c.before)} <b>{html.escape(c.quote)}</b> {_around(c.after)}" for c in passages)
+        shown = "<br><br>".join(f"{_around(c.before)} <b>{html.escape(c.quote)}</b> {_around(c.after)}" for c in passages)
         inner = f'<span class="passage" role="note">{shown}</span>' if shown else ""
         return f'<span class="cite"><a href="#ref-{number}">[{number}]</a>{inner}</span>'
 

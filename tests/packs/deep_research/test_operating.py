@@ -249,3 +249,37 @@ def test_evidence_says_who_worked_when_and_with_what(house: House, agents: Agent
     assert prompt.endswith("\n") and not any(line != line.rstrip() for line in prompt.splitlines())
     page = next((house.folder / "s").glob("**/*-report/**/report.md")).read_text()
     assert "web page" in page and "Cost:" in page and "agent sessions" in page
+
+
+NEXT = """version: 1
+name: two
+phases:
+  - name: research
+    run:
+      - {orchestrator: deep_research, modifier: approved, params: {query: "Which wikis last?", run_id: wikis, effort: quick}}
+    verify: {checks: [artifacts]}
+  - name: use
+    depends_on: [research]
+    run: [{orchestrator: reader, inputs: {text: research.deep_research.report}}]
+    verify: {checks: [artifacts]}
+"""
+READER = """version: 1
+name: reader
+params: {text: {about: a report, type: file}}
+stages:
+  - {name: read, tool: reads.py, inputs: {text: param.text}, outputs: {line: {path: line.md}}}
+"""
+
+
+@pytest.mark.long
+def test_a_plan_hands_the_report_to_its_next_phase(house: House, agents: Agents) -> None:
+    work = (
+        "def work(task, out, call):\n    words = task.input_path('text').read_text()\n    (out / 'line.md').write_text(words)\n"
+    )
+    house.tool("reads", work + "    return Verdict('done')\n")
+    house.orchestrator(READER, "reader")
+    (house.folder / "plan.yaml").write_text(NEXT)
+    ran = house.json("campaign", str(house.folder / "plan.yaml"), "--session-dir", str(house.folder / "s"), timeout=250)
+    assert ran.code == 0 and ran.document["grade"] == "PASS", ran.stderr[-2000:]
+    read = next((house.folder / "s").glob("phases/*-use/artifacts/**/line.md")).read_text()
+    assert "## References" in read and "fabricated citations: 0" in read
