@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(call: Call) -> Json:
     options = call.options
     if options.mode in operating.BY_HAND:
-        return operating.by_hand(call, operating.find(options.what), options.mode, options.words)
+        return operating.hand(call, operating.find(options.what), options.mode, options.words)
     if options.words:
         usage(f"the query is one word to the shell: {options.what!r}, and then came {options.words}", "put it into quotes")
     if options.mode in operating.VERBS:

@@ -78,7 +78,7 @@ class Agents:
     def __call__(self, r: Request) -> Any:
         agent, about = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)[0]
         if r.turn == 0:
-            self.asked.append(f"{agent} {about}".strip())
+            self.asked.append(agent if agent == "perspective-planner" else f"{agent} {about}".strip())
             self.prompts.setdefault(agent, []).append(r.prompt)
         if agent == "perspective-planner":
             if self.unclear and "answer:" not in r.prompt:

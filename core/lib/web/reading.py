@@ -52,6 +52,8 @@ def pdf(content: bytes, url: str) -> tuple[str, ...]:
         raise StrataError("UNREADABLE", f"{url} is no PDF that can be opened: {error}", "", final=True) from None
     try:
         return tuple(_page(page) for page in document)
+    except pypdfium2.PdfiumError as error:
+        raise StrataError("UNREADABLE", f"{url}: a page of it cannot be read: {error}", "", final=True) from None
     finally:
         document.close()
 

@@ -14,12 +14,18 @@ from packs.deep_research import citing, claims, contract, planning, retrying
 from packs.deep_research.at import HOME, Desk
 from packs.deep_research.contract import WAVE_1, WAVE_2, Contract
 
+MOST_SIDES = 50
 MOST_SUMMARY = 5 * 1024
 
 
 def plan(made: Made) -> list[str]:
     chosen = planning.read(made.json("data"))
-    return [] if chosen.clarify.strip() else planning.complaints(chosen)  # a person is asked
+    if chosen.clarify.strip():
+        return []  # a person is asked
+    run = Desk(_runs() / made.task.target).run
+    most = run.manifest().limits.max_wave1_agents if run.manifest_path.is_file() else MOST_SIDES  # by hand there is no run
+    many = len(chosen.perspectives)
+    return planning.complaints(chosen) + ([f"{many} perspectives, at most {most}: leave the weakest out"] if many > most else [])
 
 
 def _wave(stage: str, bounds: Contract) -> Callable[[Made], list[str]]:
@@ -36,7 +42,11 @@ def _wave(stage: str, bounds: Contract) -> Callable[[Made], list[str]]:
 
 
 def _desk(made: Made) -> Desk:
-    return Desk(Path(os.environ[names.SESSION]) / HOME / str(made.task.item["run_id"]))
+    return Desk(_runs() / str(made.task.item["run_id"]))
+
+
+def _runs() -> Path:
+    return Path(os.getenv(names.SESSION, "")) / HOME
 
 
 def _attempt(made: Made) -> int:
@@ -57,6 +67,8 @@ def synthesis(made: Made) -> list[str]:
     found = citing.look(text)
     wrong = [f"the section {name} is missing" for name in found.missing]
     wrong += [f"[@{cid}] is none of the citations in the pack" for cid in sorted(set(found.cited) - {c.cid for c in known})]
+    wrong += [f"{odd} is no citation: write [@cid_…] as the pack has it, one in each pair of brackets" for odd in found.malformed]
+    wrong += ["nothing is cited"] if not found.cited else []
     wrong += [f"a number without a citation: {paragraph[:120]!r}" for paragraph in found.numeric]
     return wrong + [f"{number} stands in no passage that its paragraph cites" for number in claims.unsupported(text, known)]
 

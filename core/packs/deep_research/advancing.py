@@ -8,6 +8,7 @@ from typing import Any
 
 from lib.contract import StrataError
 from lib.disk import files, records
+from lib.evidence.gates import Decision
 from msgspec import Struct
 
 from packs.deep_research.state import PASS, Gates, Manifest, Moved, Run
@@ -84,6 +85,7 @@ def _another_round(run: Run, manifest: Manifest) -> Look:
     return Look("rule", "a round is left", done < most, f"{done} of at most {most}", "REVIEW_CAP_EXCEEDED")
 
 
+OF_STAGE = {"F": "init", "A": "perspectives", "B": "wave1", "C": "citations", "D": "summaries", "E": "review"}
 WAYS = (
     Way("init", "perspectives", gates="F"),
     Way("perspectives", "wave1", ("perspectives.json", "wave-1/wave1-plan.json"), "AF"),
@@ -99,13 +101,19 @@ WAYS = (
 )
 
 
-def stage_advance(run: Run, at: str, reason: str, requested_next: str = "", expected_revision: int | None = None) -> Allowed:
-    """Moves the run one stage on, or says by name why not; nothing is changed then."""
+Fresh = Callable[[str], Decision]
+
+
+def stage_advance(
+    run: Run, at: str, reason: str, requested_next: str = "", expected_revision: int | None = None, fresh: Fresh | None = None
+) -> Allowed:
+    """Moves the run one stage on, or says by name why not; nothing is changed then. `fresh`: decides a gate anew, from what is on
+    disk now; a gate that has passed for something else has not passed."""
     manifest, gates = run.manifest(), run.gates()
     if expected_revision is not None and expected_revision != manifest.revision:
         message = f"manifest.json is at revision {manifest.revision}, not {expected_revision}"
         raise StrataError("REVISION_MISMATCH", message, "somebody else has written it: read it again")
-    found = decide(run, manifest, gates, requested_next)
+    found = decide(run, manifest, gates, requested_next, fresh)
     if found.allowed:
         looked = tuple(records.document(found.evaluated))
         moved = Moved(found.frm, found.to, at, reason, found.inputs_digest, gates.revision, looked)
@@ -113,24 +121,29 @@ def stage_advance(run: Run, at: str, reason: str, requested_next: str = "", expe
     return found
 
 
-def decide(run: Run, manifest: Manifest, gates: Gates, requested_next: str = "") -> Allowed:
+def decide(run: Run, manifest: Manifest, gates: Gates, requested_next: str = "", fresh: Fresh | None = None) -> Allowed:
     """Which way is open. Without a wish, the first that is; with one, that or none."""
     here = manifest.stage.current
     ways = [way for way in WAYS if way.frm == here and (not requested_next or way.to == requested_next)]
     if not ways:
         look = Look("rule", "there is such a way", False, f"{here} → {requested_next or 'nothing'}", "REQUESTED_NEXT_NOT_ALLOWED")
         return _decided(manifest, gates, requested_next, here, requested_next, (look,))
-    tried = [_decided(manifest, gates, requested_next, here, way.to, _evaluate(run, manifest, gates, way)) for way in ways]
+    tried = [_decided(manifest, gates, requested_next, here, way.to, _evaluate(run, manifest, gates, way, fresh)) for way in ways]
     return next((one for one in tried if one.allowed), tried[0])
 
 
-def _evaluate(run: Run, manifest: Manifest, gates: Gates, way: Way) -> tuple[Look, ...]:
+def _evaluate(run: Run, manifest: Manifest, gates: Gates, way: Way, fresh: Fresh | None) -> tuple[Look, ...]:
     looks = [_artifact(run.root, name) for name in way.artifacts]
     if all(look.ok for look in looks):
         looks += [rule(run, manifest) for rule in way.rules]
     for name in way.gates:
         gate = gates.gates[name]
-        looks.append(Look("gate", f"{name} {gate.name}", gate.status == PASS, gate.status, "GATE_BLOCKED"))
+        details, same = gate.status, gate.status == PASS
+        if same and fresh and OF_STAGE.get(name) == way.frm and all(look.ok for look in looks):
+            now = fresh(name)
+            same = now.passed and now.inputs_digest == gate.inputs_digest
+            details = details if same else "it passed for something else than is there now"
+        looks.append(Look("gate", f"{name} {gate.name}", same, details, "GATE_BLOCKED"))
     return tuple(looks)
 
 

@@ -18,7 +18,6 @@ from lib.plan.task import Task
 from lib.tool.call import Call
 from msgspec import Struct
 
-from packs.deep_research import advancing
 from packs.deep_research.state import FAILED, STAGES, Run
 
 REFUSALS = ("MISSING_ARTIFACT", "GATE_BLOCKED", "WAVE_CAP_EXCEEDED", "REVIEW_CAP_EXCEEDED", "RETRY_CAP_EXHAUSTED")
@@ -115,20 +114,6 @@ class Desk(Struct, frozen=True):
     def is_past(self, stage: str) -> bool:
         """Whether the run has left this stage: a tick that was cut off behind its advance has nothing more to do."""
         return STAGES.index(self.run.manifest().stage.current) > STAGES.index(stage)
-
-    def advance(self, reason: str, wish: str = "") -> advancing.Allowed:
-        """Asks once. What is refused is left on disk by its name, and the tick has failed."""
-        frm = self.run.manifest().stage.current
-        self.log("stage_advance_requested", reason, **{"from": frm, "requested_next": wish})
-        arguments = {"from": frm, "requested_next": wish, "reason": reason}
-        found: advancing.Allowed = self.tool(
-            "stage_advance", arguments, lambda: advancing.stage_advance(self.run, now(), reason, wish)
-        )
-        payload = {"from": found.frm, "to": found.to, "decision_inputs_digest": found.inputs_digest, "ok": found.allowed}
-        self.log("stage_advance_result", found.refusal or "advanced", **payload)
-        if not found.allowed:
-            self.halt(found.refusal, found.message, "logs/blocked.json", records.document(found))
-        return found
 
     def halt(self, code: str, message: str, place: str, document: Any, failed: bool = False) -> None:
         """A typed stop: the reason is on disk, in the log and in the exit code."""

@@ -95,8 +95,11 @@ class Citation(Struct, frozen=True):
         return self.status in USABLE
 
 
-_CITED = re.compile(r"\[@(cid_[0-9a-f]{8,64})\]")
-_NUMBER = re.compile(r"(?<![\w@.\-])[-+]?\d(?:[\d,.\u00a0 ]*\d)?\s?%?")  # H2O and utf-8 are names; 3x is a number
+CITED = re.compile(r"\[@(cid_[0-9a-f]{64})\]")
+_ALMOST = re.compile(r"\[[^\]]*(?:@|cid_)[^\]]*\]", re.I)  # what a reader would take for a citation
+_NUMBER = re.compile(  # H2O and utf-8 are names, 3x is a number; a space only between thousands
+    r"(?<![\w@])(?<![A-Za-z][-.])[-+]?(?:\d{1,3}(?:[ \u00a0]\d{3})+(?!\d)|\d+|(?<!\d)\.\d+)(?:[.,]\d+)*\s?%?"
+)
 
 
 class Text(Struct, frozen=True):
@@ -105,6 +108,7 @@ class Text(Struct, frozen=True):
     sections: tuple[str, ...]
     cited: tuple[str, ...]  # every mention, in order
     numeric: tuple[str, ...]  # paragraphs with a number and without a citation
+    malformed: tuple[str, ...] = ()  # what looks like a citation and is none
 
     @property
     def missing(self) -> list[str]:
@@ -114,16 +118,19 @@ class Text(Struct, frozen=True):
 def look(text: str) -> Text:
     """The one checker: the review and the gate use the same."""
     heads = tuple(match[1].strip() for line in _prose(text) if (match := re.match(r"#{1,6}\s+(.+?)\s*$", line)))
-    bare = tuple(p for p in paragraphs(text) if numbers(p) and not _CITED.search(p))
-    return Text(heads, tuple(_CITED.findall(text)), bare)
+    bare = tuple(p for p in paragraphs(text) if numbers(p) and not CITED.search(p))
+    odd = tuple(found for found in _ALMOST.findall(text) if not CITED.fullmatch(found))
+    return Text(heads, tuple(CITED.findall(text)), bare, odd)
 
 
 def paragraphs(text: str) -> list[str]:
-    """Without code, headings and the numbers of ordered lists; each item of a list is a paragraph of its own."""
+    """Without code, headings of sections and numbers of ordered lists; an item of a list is a paragraph of its own."""
     found: list[list[str]] = [[]]
     for line in _prose(text):
         item = re.match(r"\s*(?:[-*+]|\d+[.)])\s+(.*)$", line)
-        if not line.strip() or line.lstrip().startswith("#"):
+        head = re.match(r"\s*#{1,6}\s+(.+?)\s*$", line)
+        if not line.strip() or head:
+            found.append([head[1]] if head and head[1] not in SECTIONS else [])
             found.append([])
         elif item:
             found.append([item[1]])
@@ -134,8 +141,8 @@ def paragraphs(text: str) -> list[str]:
 
 def numbers(text: str) -> list[str]:
     """The numbers a paragraph claims, with their separators; those inside citations and addresses are none."""
-    plain = _URL.sub(" ", _CITED.sub(" ", text))
-    return [match[0].strip(" .,\u00a0") for match in _NUMBER.finditer(plain)]
+    plain = _URL.sub(" ", CITED.sub(" ", text))
+    return [match[0].strip(" ,\u00a0") for match in _NUMBER.finditer(plain)]
 
 
 def _prose(text: str) -> list[str]:
@@ -146,7 +153,7 @@ def _prose(text: str) -> list[str]:
             fenced = not fenced
         elif not fenced:
             lines.append(line)
-    return lines
+    return text.splitlines() if fenced else lines  # a fence that nobody closed hides nothing
 
 
 def utilisation(cited: Iterable[str], usable: Iterable[str]) -> float:

@@ -50,23 +50,23 @@ def read(document: object) -> list[Claim]:
 
 def complaints(found: Sequence[Claim], sources: Iterable[str]) -> list[str]:
     """What is wrong with claims before anything is fetched."""
-    known = {citing.normal(url) for url in sources if _is_url(url)}
+    known = {citing.normal(url) for url in sources if is_url(url)}
     wrong: list[str] = []
     for number, claim in enumerate(found, 1):
         if not claim.text.strip():
             wrong.append(f"claim {number} says nothing")
         if len(claim.quote.strip()) < SHORTEST:
             wrong.append(f"claim {number} needs the exact words of its source, at least {SHORTEST} letters of them")
-        if not _is_url(claim.url):
+        if not is_url(claim.url):
             wrong.append(f"claim {number} has no http address: {claim.url[:80]!r}")
         elif citing.normal(claim.url) not in known:
             wrong.append(f"claim {number}: {claim.url} is not under Sources")
     return wrong
 
 
-def _is_url(url: str) -> bool:
+def is_url(url: str) -> bool:
     try:
-        return bool(citing.normal(url))
+        return bool(citing.cid(url))
     except ValueError:
         return False
 

@@ -47,8 +47,12 @@ class Corpus(Struct, frozen=True):
     index: Path  # of a run
 
     def names(self) -> list[str]:
-        """Every document, links left out: what they lead to may be anywhere."""
-        found = (p for p in sorted(self.folder.rglob("*")) if p.suffix.lower() in KINDS and p.is_file() and not p.is_symlink())
+        """Every document, without links, which may lead anywhere, and without names that are no text: nobody could cite them."""
+        found = (
+            p
+            for p in sorted(self.folder.rglob("*"))
+            if p.suffix.lower() in KINDS and p.is_file() and not p.is_symlink() and str(p).isprintable()
+        )
         return [
             str(p.relative_to(self.folder))
             for p in found
@@ -85,7 +89,7 @@ class Corpus(Struct, frozen=True):
             for name, _ in stats:
                 try:
                     found = self.read(name)
-                except StrataError:
+                except (StrataError, OSError):
                     continue  # one that cannot be read cannot be found; who cites it is told why
                 base.execute("insert into documents values (?, ?, ?)", (name, found.title, found.text))
             base.execute("insert into state values (?)", (state,))

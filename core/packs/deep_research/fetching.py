@@ -18,7 +18,7 @@ from lib.web.door import Door
 from lib.web.evidence import BODIES, Fetched
 from msgspec.structs import replace
 
-from packs.deep_research import corpus, planning, serving, sources, tools
+from packs.deep_research import claims, corpus, planning, serving, sources, tools
 from packs.deep_research.at import At, Desk
 from packs.deep_research.contract import Contract
 from packs.deep_research.corpus import Corpus, Hit
@@ -34,14 +34,17 @@ class Library:
         manifest = desk.run.manifest()
         self.door = Door(call, out)
         self.served, self.sensitivity = manifest.served, manifest.query.sensitivity
-        self.service = serving.settings().search if self.served.service else None
+        self.settings = serving.settings()
+        self.service = self.settings.search if self.served.service else None
         self.corpus = Corpus(Path(self.served.corpus), desk.root / "evidence/corpus.sqlite") if self.served.corpus else None
         if self.corpus and not self.door.shelf.recorded:
             self.corpus.build()
 
     @property
     def offline(self) -> bool:
-        return self.sensitivity == "no_web" or not self.served.web
+        """Also where the settings have come to forbid it since the run began, and where no list says which hosts may be asked."""
+        unlisted = self.sensitivity == "restricted" and not self.served.listed
+        return self.sensitivity == "no_web" or not self.served.web or unlisted or self.settings.no_web
 
     @property
     def searches(self) -> bool:
@@ -119,7 +122,7 @@ def _hits(document: Any, service: serving.Service) -> list[Hit]:
     known = {"url": "url", "title": "title", "text": "content"} | service.fields
     listed = [cast(Json, row) for row in cast(list[Any], rows) if isinstance(row, dict)] if isinstance(rows, list) else []
     made = [Hit(*(str(row.get(known[name], "")) for name in ("url", "title", "text"))) for row in listed]
-    return [hit for hit in made if hit.url.startswith(("http://", "https://"))]
+    return [hit for hit in made if claims.is_url(hit.url)]
 
 
 def citations(at: At) -> Verdict:
@@ -129,7 +132,7 @@ def citations(at: At) -> Verdict:
         named = tools.use(at, "citations_normalize")
         validate(at, Library(at.call, at.out, at), len(named))
         at.gate(tools.use(at, "gate_c_compute"))
-        at.advance("what is cited was read")
+        tools.advance(at, "what is cited was read")
     at.leave("entries.json", {"entries": sources.items(at.root)})
     return Verdict("done")
 

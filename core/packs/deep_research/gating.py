@@ -97,11 +97,13 @@ def synthesis(text: str, usable: Sequence[str], unsupported: Sequence[str] = ())
         Rule("every number is cited", not found.numeric, len(found.numeric), 0),
         Rule("every number stands in a passage", not unsupported, list(unsupported), []),
         Rule("only what was read is cited", not unknown, unknown, []),
+        Rule("something is cited", bool(found.cited), len(found.cited), 1),
+        Rule("every citation is one", not found.malformed, list(found.malformed), []),
         Rule("every section is there", not found.missing, found.missing, []),
         Rule("citations are used", used >= SOFT_UTILISATION, round(used, 4), SOFT_UTILISATION, blocking=False),
         Rule("citations are not repeated", again <= SOFT_DUPLICATES, round(again, 4), SOFT_DUPLICATES, blocking=False),
     ]
-    return decide("E", rules, {"text": text, "usable": sorted(usable)})
+    return decide("E", rules, {"text": text, "usable": sorted(usable), "unsupported": list(unsupported)})
 
 
 def rollout(sensitivity: str, served: Served) -> Decision:

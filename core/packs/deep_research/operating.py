@@ -18,7 +18,7 @@ from lib.tool.arguments import keyword
 from lib.tool.call import Call
 from msgspec.structs import replace
 
-from packs.deep_research import advancing, tools, watching
+from packs.deep_research import advancing, by_hand, tools, watching
 from packs.deep_research.at import HOME, Desk
 from packs.deep_research.state import CANCELLED, COMPLETED, FAILED, NOT_RUN, PASS, PAUSED, RUNNING, Run
 
@@ -146,6 +146,8 @@ def triage(run: Run) -> Json:
     for name in ("review/terminal-failure.json", "logs/blocked.json"):
         if (run.root / name).is_file():
             stop = files.read_json(run.root / name)
+            if stop["at_stage"] != manifest.stage.current or manifest.status == COMPLETED:
+                continue  # it has been resumed since
             lines.append(f"It was stopped: {stop['code']}: {stop['message'][:300]} ({name})")
             break
     session = run.root.parent.parent
@@ -163,6 +165,10 @@ def triage(run: Run) -> Json:
 
 def pause(run: Run) -> Json:
     """Ends what works on it, wherever that runs; a resume goes on."""
+    if run.manifest().status in (COMPLETED, FAILED, CANCELLED):
+        raise StrataError(
+            "INVALID_STATE", f"the run {run.manifest().run_id} is {run.manifest().status}", "there is nothing to pause"
+        )
     _stop(run)
     run.write_manifest(now(), status=PAUSED)
     return status(run)
@@ -177,20 +183,21 @@ def cancel(run: Run) -> Json:
     return status(run)
 
 
-def by_hand(call: Call, run: Run, name: str, words: list[str]) -> Json:
+def hand(call: Call, run: Run, name: str, words: list[str]) -> Json:
     """One tool of the machine, for an operator; nobody else is at work meanwhile."""
     session = run.root.parent.parent
     if catalogue.alive(session):
         raise StrataError("ALREADY_RUNNING", f"the run in {session} is at work", f"{command('deep_research')} pause {session}")
     given = keyword(words, name)
     if name == tools.FETCHES:
+        by_hand.require_stage(Desk(run.root), name)
         flags = ["--session-dir", str(session), "--output-format", "json"]
         reply = call_tool(2, "deep_research_fetch.py", [name, run.root.name, *flags], env=dict(os.environ))
         if reply.exit_code != ExitCode.SUCCESS:
             raise StrataError(reply.code or "FAILED", reply.message, "see the evidence in the session", reply.exit_code)
         return {**_said(), "called": name, "result": reply.document.get("note", "")}
     with locks.held(session / LOCK_NAME):
-        found = tools.by_hand(Desk(run.root), name, given)
+        found = by_hand.call(Desk(run.root), name, given)
     if isinstance(found, advancing.Allowed) and not found.allowed:
         raise StrataError(
             found.refusal, found.message, "deep_research.py triage says what is open", detail=records.document(found)

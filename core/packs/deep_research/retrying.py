@@ -19,6 +19,8 @@ from packs.deep_research.at import At, Desk
 from packs.deep_research.state import Limits
 from packs.deep_research.tools import DIRECTIVES
 
+CAPPED = "RETRY_CAP_EXHAUSTED"
+
 
 class Directive(Struct, frozen=True):
     perspective_id: str
@@ -50,8 +52,8 @@ def direct(desk: Desk, stage: str, perspective: str, attempt: int, reason: str) 
                 if attempt >= caps["per_perspective"]
                 else f"{len(known.items)} retries of {stage}"
             )
-            hint = "resume with --max-attempts or --max-retries allows more"
-            raise StrataError("RETRY_CAP_EXHAUSTED", f"{which}: no more are allowed; {reason}", hint, final=True)
+            hint = f"resume RUN --from {stage} --max-attempts 3 (or --max-retries) allows more"
+            raise StrataError(CAPPED, f"{which}: no more are allowed; {reason}", hint, final=True)
         made = Directives(manifest.run_id, stage, now(), (*known.items, Directive(perspective, attempt + 1, reason)))
         desk.write_json(DIRECTIVES, made)
         desk.log("retry_directives_written", reason, directives_path=DIRECTIVES, items_count=len(made.items), caps=caps)

@@ -74,8 +74,8 @@ def judged(root: Path, number: int) -> Decision:
 
 
 def _synthesis(root: Path, text: str) -> Decision:
-    usable = [one.cid for one in sources.read_citations(root) if one.usable]
-    return gating.synthesis(text, usable, claims.unsupported(text, sources.read_claims(root)))
+    looked = sources.read_claims(root)
+    return gating.synthesis(text, sorted({c.cid for c in looked if c.supported}), claims.unsupported(text, looked))
 
 
 def gate_e_evaluate(desk: Desk) -> Decision:

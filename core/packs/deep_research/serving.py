@@ -81,4 +81,6 @@ def served(known: Settings, hosts: tuple[str, ...], corpus: str, there: bool = T
         raise StrataError(
             "NOT_FOUND", f"--corpus {corpus} is no folder", "a folder of Markdown, text, HTML or PDF files", final=True
         )
+    if corpus and there and not any(Path(corpus).rglob("*.*")):
+        raise StrataError("NOT_FOUND", f"--corpus {corpus} holds no document", "Markdown, text, HTML or PDF files", final=True)
     return Served(not known.no_web, "*" not in hosts, known.search is not None, corpus)

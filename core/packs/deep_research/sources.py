@@ -82,7 +82,12 @@ def _fetched(desk: Desk, url: str, who: list[str], fetch: Callable[[str], Got]) 
 
 def _look_up(root: Path, found: list[Citation]) -> list[claims.Looked]:
     texts = {one.cid: root / one.body for one in found if one.usable and one.body}
-    said = [(name, n, claim) for name in planning.outputs(root) for n, claim in enumerate(_claims(root, name), 1) if claim.url]
+    said = [
+        (name, n, claim)
+        for name in planning.outputs(root)
+        for n, claim in enumerate(_claims(root, name), 1)
+        if claims.is_url(claim.url)
+    ]
     looked: dict[tuple[str, int], claims.Looked] = {}
     for name, n, claim in sorted(said, key=lambda one: one[2].url):  # those of one text together: it is prepared once
         looked[name, n] = claims.look(claim, name, n, texts)
@@ -115,7 +120,7 @@ def read_citations(root: Path) -> list[Citation]:
 
 
 def _read(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if path.is_file() else []
 
 
 def shown(claim: claims.Looked) -> Json:

@@ -14,11 +14,11 @@ from lib.session.documents import Part, Section
 from lib.session.ledger import Ledger
 from lib.stages import rosters
 from lib.web import rules
-from msgspec.structs import replace
 
 from packs.deep_research import citing, claims, planning, retrying, reviewing, serving, sources, tools, writing
 from packs.deep_research.at import At
 from packs.deep_research.planning import PERSPECTIVES, WAVES
+from packs.deep_research.retrying import CAPPED
 from packs.deep_research.state import Query
 from packs.deep_research.tools import use
 
@@ -30,13 +30,8 @@ def init(at: At) -> Verdict:
     query, folder = str(at.task.inputs["query"]), str(at.task.inputs.get("corpus", "none"))
     folder = "" if folder == "none" else folder
     use_init = {"run_id": at.task.target, "query": query, "sensitivity": sensitivity, "effort": effort, "mode": at.call.driver}
-    there = at.run.manifest_path.exists()
-    made = tools.run_init(at, **use_init) if not there else {"created": False}
-    said = dict(word.split("=") for word in str(at.task.inputs.get("limits", "usual")).split() if "=" in word)
-    if said and not there:
-        at.run.write_manifest(
-            now(), limits=replace(at.run.manifest().limits, **{name: int(value) for name, value in said.items()})
-        )
+    use_init["limits"] = str(at.task.inputs.get("limits", "usual"))
+    made = tools.run_init(at, **use_init) if not at.run.manifest_path.exists() else {"created": False}
     at.tool("run_init", use_init, lambda: made)
     if at.run.manifest().query != Query(query, sensitivity, effort):
         raise StrataError("PLAN_STALE", f"{at.task.target} is a run about something else", "--run-id gives this one another name")
@@ -51,7 +46,7 @@ def init(at: At) -> Verdict:
         decision = at.gate(tools.GATES["F"](at))
         if not decision.passed:
             at.halt("GATE_BLOCKED", "; ".join(decision.reasons), "logs/blocked.json", records.document(decision), failed=True)
-        at.advance("the run can be served")
+        tools.advance(at, "the run can be served")
     return Verdict("done")
 
 
@@ -84,7 +79,7 @@ def begin(at: At) -> Verdict:
     if not at.is_past("perspectives"):
         if tools.is_stale(at):
             _planned(at)
-        at.advance("the plan is whole")
+        tools.advance(at, "the plan is whole")
     return Verdict("done", f"{len(planning.entries(at.root, 'wave1'))} perspectives")
 
 
@@ -114,9 +109,9 @@ def ingest(at: At) -> Verdict:
     missing = {e.key: e.message or e.code for e in roster.entries if e.verdict != "done"}
     if missing:
         why = "; ".join(f"{name}: {words}" for name, words in missing.items())
-        asked = any(one.attempt > 0 for one in tried)
-        at.halt("RETRY_CAP_EXHAUSTED" if asked else "RUN_AGENT_FAILED", why, "logs/blocked.json", missing, failed=True)
-    at.advance(f"{stage} keeps to its contract", "pivot" if number == "1" else "citations")
+        capped = any(e.code == CAPPED for e in roster.entries)
+        at.halt(CAPPED if capped else "RUN_AGENT_FAILED", why, "logs/blocked.json", missing)
+    tools.advance(at, f"{stage} keeps to its contract", "pivot" if number == "1" else "citations")
     return Verdict("done", f"{len(roster.entries)} outputs of {WAVES[stage]}")
 
 
@@ -124,7 +119,7 @@ def pivot(at: At) -> Verdict:
     """pivot_decide: whether a second wave goes after what the first left open."""
     decided = use(at, "pivot_decide")
     if not at.is_past("pivot"):
-        at.advance(decided.rule, "wave2" if decided.wave2_required else "citations")
+        tools.advance(at, decided.rule, "wave2" if decided.wave2_required else "citations")
     return Verdict("done", decided.rule)
 
 
@@ -138,7 +133,7 @@ def pack(at: At) -> Verdict:
             at.write(tools.summary_of(entry.item["output"]), text)
         use(at, "summary_pack_build")
         at.gate(use(at, "gate_d_evaluate"))
-        at.advance("nearly all is summarised")
+        tools.advance(at, "nearly all is summarised")
     document = files.read_json(at.root / tools.PACK)
     at.leave("pack.json", document)
     return Verdict("done", f"{len(document['claims'])} claims with their passages")
@@ -149,7 +144,7 @@ def write(at: At) -> Verdict:
     manifest = at.run.manifest()
     if manifest.stage.current == "synthesis" and manifest.review_iterations + 1 == at.round:
         use(at, "synthesis_write", report=str(at.task.input_path("report")))
-        at.advance("there is a synthesis", "review")
+        tools.advance(at, "there is a synthesis", "review")
     return Verdict("done")
 
 
@@ -166,7 +161,7 @@ def decide(at: At) -> Verdict:
     )
     control: reviewing.Revision = reviewing.revision_control(at) if ended else use(at, "revision_control")
     if control.again and not ended:
-        at.advance("the review asks for changes", "synthesis")
+        tools.advance(at, "the review asks for changes", "synthesis")
         return _sent_back(at, bundle)
     at.leave("directives.json", {"directives": bundle["directives"]})
     decision = _held(at, control.best) if not ended else reviewing.gate_e_evaluate(at)
@@ -190,7 +185,7 @@ def _held(at: At, best: int) -> Decision:
         at.halt(
             "GATE_BLOCKED", "; ".join(decision.reasons), "review/terminal-failure.json", records.document(decision), failed=True
         )
-    at.advance("the synthesis holds", "finalize")
+    tools.advance(at, "the synthesis holds", "finalize")
     return decision
 
 

@@ -5,7 +5,6 @@ They read the run on disk and nothing else, so that what was done by a tick and 
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from packs.deep_research.at import Desk, given
 from packs.deep_research.contract import WAVE_1, WAVE_2, Complaint
 from packs.deep_research.planning import PERSPECTIVES, WAVES
 from packs.deep_research.reviewing import gate_e_evaluate, gate_e_reports, review_factory_run, revision_control, synthesis_write
-from packs.deep_research.state import KINDS, STATUSES, Limits, Manifest, Query, Retry
+from packs.deep_research.state import CANCELLED, COMPLETED, FAILED, KINDS, STAGES, STATUSES, Limits, Manifest, Query, Retry
 
 DIRECTIVES = "retry/retry-directives.json"
 PACK = "summaries/summary-pack.json"
@@ -34,11 +33,18 @@ BOUNDS = {"wave1": WAVE_1, "wave2": WAVE_2}
 
 
 def run_init(
-    desk: Desk, run_id: str, query: str, sensitivity: str = "normal", effort: str = "standard", mode: str = "live"
+    desk: Desk,
+    run_id: str,
+    query: str,
+    sensitivity: str = "normal",
+    effort: str = "standard",
+    mode: str = "live",
+    limits: str = "",
 ) -> Json:
-    """The run on disk, unless it is there."""
-    limits = Limits(max_wave1_agents=EFFORTS[effort], scope_minutes=MINUTES[effort])
-    made = desk.run.begin(Manifest(run_id, Query(query, sensitivity, effort), now(), mode=mode, limits=limits))
+    """The run on disk, unless it is there. `limits`: those that are others than usual, as `name=number …`."""
+    said = {name: int(number) for name, _, number in (word.partition("=") for word in limits.split()) if number}
+    known = {"max_wave1_agents": EFFORTS[effort], "scope_minutes": MINUTES[effort]} | said
+    made = desk.run.begin(Manifest(run_id, Query(query, sensitivity, effort), now(), mode=mode, limits=Limits(**known)))
     return {"created": made, "manifest_path": str(desk.run.manifest_path), "gates_path": str(desk.run.gates_path)}
 
 
@@ -223,6 +229,10 @@ def manifest_write(desk: Desk, status: str = "", note: str = "", expected_revisi
     if status and status not in STATUSES:
         usage(f"status={status}: one of {', '.join(STATUSES)}")
     known = desk.run.manifest()
+    if status == COMPLETED or (status and known.status in (COMPLETED, FAILED, CANCELLED)):
+        raise StrataError(
+            "INVALID_STATE", f"{known.status} does not become {status} by hand", "finalize completes a run; begin another"
+        )
     fields: Json = {"status": status} if status else {}
     fields |= {"notes": (*known.notes, note)} if note else {}
     return {"revision": desk.run.write_manifest(now(), expected_revision, **fields).revision}
@@ -231,7 +241,8 @@ def manifest_write(desk: Desk, status: str = "", note: str = "", expected_revisi
 def stage_advance(
     desk: Desk, reason: str = "by hand", requested_next: str = "", expected_revision: int | None = None
 ) -> advancing.Allowed:
-    return advancing.stage_advance(desk.run, now(), reason, requested_next, expected_revision)
+    """The authority: a gate counts only for what it was decided about, which is looked at once more."""
+    return advancing.stage_advance(desk.run, now(), reason, requested_next, expected_revision, lambda gate: GATES[gate](desk))
 
 
 def retry_record(desk: Desk, stage: str, perspective_id: str, attempt: int, reason: str, event: str = "created") -> Json:
@@ -254,9 +265,15 @@ def _gate_a(desk: Desk) -> Decision:
     manifest, plan = desk.run.manifest(), files.read_json(desk.root / planning.plan_of("wave1"))
     chosen = _perspectives(desk)
     prompts = {str(one["perspective_id"]): str(one["prompt_md"]) for one in plan["entries"]}
-    of = str(files.read_json(desk.root / PERSPECTIVES)["run_id"])
+    of = str(files.read_json(desk.root / PERSPECTIVES).get("run_id", ""))
     found = gating.Planned(manifest.run_id, tuple(p.id for p in chosen.perspectives), prompts, str(plan["run_id"]), of)
     return gating.planning(found, manifest.limits.max_wave1_agents)
+
+
+def _gate_b(desk: Desk) -> Decision:
+    """Of the wave the run is in, or was in last."""
+    second = STAGES.index(desk.run.manifest().stage.current) >= STAGES.index("wave2") and planning.entries(desk.root, "wave2")
+    return gate_b_derive(desk, "wave2" if second else "wave1")
 
 
 def _gate_f(desk: Desk) -> Decision:
@@ -266,7 +283,7 @@ def _gate_f(desk: Desk) -> Decision:
 
 GATES: dict[str, Callable[[Desk], Decision]] = {
     "A": _gate_a,
-    "B": gate_b_derive,
+    "B": _gate_b,
     "C": gate_c_compute,
     "D": gate_d_evaluate,
     "E": gate_e_evaluate,
@@ -284,26 +301,19 @@ TOOLS: dict[str, Callable[..., Any]] = {
 FETCHES = "citations_validate"  # the one that needs the web, and so a tool of its own
 
 
+def advance(desk: Desk, reason: str, wish: str = "") -> advancing.Allowed:
+    """Asks once. What is refused is left on disk by its name, and the tick has failed."""
+    frm = desk.run.manifest().stage.current
+    desk.log("stage_advance_requested", reason, **{"from": frm, "requested_next": wish})
+    arguments = {"from": frm, "requested_next": wish, "reason": reason}
+    found: advancing.Allowed = desk.tool("stage_advance", arguments, lambda: stage_advance(desk, reason, wish))
+    payload = {"from": found.frm, "to": found.to, "decision_inputs_digest": found.inputs_digest, "ok": found.allowed}
+    desk.log("stage_advance_result", found.refusal or "advanced", **payload)
+    if not found.allowed:
+        desk.halt(found.refusal, found.message, "logs/blocked.json", records.document(found))
+    return found
+
+
 def use(desk: Desk, name: str, **arguments: Any) -> Any:
     """Calls one, as an event with a bundle of what it was given and what came of it."""
     return desk.tool(name, arguments, lambda: TOOLS[name](desk, **arguments))
-
-
-def by_hand(desk: Desk, name: str, given: dict[str, str]) -> Any:
-    """As an operator calls it: words, checked against what the tool takes."""
-    takes = {k: p for k, p in inspect.signature(TOOLS[name]).parameters.items() if k != "desk"}
-    unknown = sorted(set(given) - set(takes))
-    missing = [k for k, p in takes.items() if p.default is p.empty and k not in given]
-    if unknown or missing:
-        shape = " ".join(f"{k}=…" if p.default is p.empty else f"[{k}={p.default}]" for k, p in takes.items())
-        usage(
-            f"{name}: {'it takes no ' + ', '.join(unknown) if unknown else 'it needs ' + ', '.join(missing)}",
-            f"{name} RUN {shape}",
-        )
-    arguments: Json = {}
-    for key, text in given.items():
-        number = "int" in str(takes[key].annotation)
-        if number and not text.isdigit():
-            usage(f"{name}: {key}={text} is no number")
-        arguments[key] = int(text) if number else text
-    return use(desk, name, **arguments)

@@ -10,11 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from packs.deep_research import contract, corpus
-from packs.deep_research.citing import PAYWALLED, Citation
+from packs.deep_research.citing import CITED, PAYWALLED, Citation
 from packs.deep_research.claims import Looked
 
 STYLE = Path(__file__).with_name("style.css")
-_CITED = re.compile(r"\[@(cid_[0-9a-f]+)\]")
 
 
 class Report(Struct, frozen=True):
@@ -28,14 +27,14 @@ class Report(Struct, frozen=True):
     @property
     def numbered(self) -> dict[str, int]:
         """By citation, in the order they are first mentioned."""
-        return {cid: n for n, cid in enumerate(dict.fromkeys(_CITED.findall(self.text)), 1)}
+        return {cid: n for n, cid in enumerate(dict.fromkeys(CITED.findall(self.text)), 1)}
 
     def summary(self) -> str:
-        return _CITED.sub("", contract.sections(self.text).get("Summary", "")).strip()
+        return CITED.sub("", contract.sections(self.text).get("Summary", "")).strip()
 
     def markdown(self) -> str:
         numbers = self.numbered
-        body = _CITED.sub(lambda match: f"[{numbers[match[1]]}]", self.text).strip()
+        body = CITED.sub(lambda match: f"[{numbers[match[1]]}]", self.text).strip()
         lines = [f"# {self.query}", "", body, "", "## References", ""]
         lines += [
             f"{n}. {self._reference(cid)} <{_shown(self.citations[cid].url)}>"
@@ -93,7 +92,7 @@ class Report(Struct, frozen=True):
         numbers = self.numbered
         pieces: list[str] = []
         last = 0
-        for match in _CITED.finditer(text):
+        for match in CITED.finditer(text):
             pieces += [_plain(text[last : match.start()]), self._cite(match[1], numbers[match[1]])]
             last = match.end()
         return "".join([*pieces, _plain(text[last:])])

@@ -210,3 +210,15 @@ def test_nothing_else_writes_manifest_and_gates() -> None:
         writes = re.findall(r"write_(?:json|atomic)\([^\n]*(?:manifest_path|gates_path|manifest\.json|gates\.json)", text)
         assert bool(writes) == (path.name == "state.py"), path.name
         assert path.name in ("state.py", "advancing.py") or ".move(" not in text, path.name
+
+
+def test_a_gate_that_passed_for_another_text_has_not_passed(tmp_path: Path) -> None:
+    """Decided, and then the text is another: the way is closed."""
+    run = begun(tmp_path)
+    forward(run, "review")
+    put(run, "review/review-bundle.json", {"decision": "PASS"})
+    good, other = (decide("E", [Rule("r", True)], {"x": text}) for text in ("good", "other"))
+    run.write_gate(good, {}, AT)
+    found = advancing.stage_advance(run, AT, "test", "finalize", fresh=lambda gate: other)
+    assert (found.allowed, found.refusal) == (False, "GATE_BLOCKED") and "something else" in found.message
+    assert advancing.stage_advance(run, AT, "test", "finalize", fresh=lambda gate: good).allowed

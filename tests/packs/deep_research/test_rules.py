@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from packs.deep_research import citing, contract, gating
+from lib.disk import records
+from packs.deep_research import citing, claims, contract, gating, sources
 from packs.deep_research.citing import Citation
 from packs.deep_research.contract import WAVE_1, WAVE_2, Contract, Gap, Used
 from packs.deep_research.serving import Served
@@ -131,7 +135,7 @@ C = "cid_" + "a" * 64
         ("1. First\n2. Second\n", 0),
         ("1. It took 5 days\n", 1),
         ("```\nx = 5\n```\n", 0),
-        ("## In 2024\n\nNothing.", 0),
+        ("## In 2024\n\nNothing.", 1),
         ("Nothing here.\n\nIn 2024 it ended.", 1),
         (f"In 2024 it ended.\nAnd so on [@{C}].", 0),
         ("See https://example.org/2024/5.", 0),
@@ -155,7 +159,7 @@ def ids(count: int) -> list[str]:
     ("text", "usable", "passed", "warnings"),
     [
         (whole(f"It [@{ids(1)[0]}]."), ids(1), True, 0),
-        (whole(), ids(1), True, 1),
+        (whole(), ids(1), False, 1),
         (whole("5 of them."), [], False, 1),
         (whole(f"It [@{ids(2)[1]}]."), ids(1), False, 1),
         (whole(sections=citing.SECTIONS[:3]), [], False, 1),
@@ -256,3 +260,59 @@ def test_gate_b_names_who_is_missing_and_who_broke_the_contract() -> None:
 def test_gate_f_is_decided_before_anything_is_spent(sensitivity: str, served: Served, passed: bool) -> None:
     """no_web is served by a folder alone; restricted also by a search service, where the hosts that may be asked are listed."""
     assert gating.rollout(sensitivity, served).passed == passed
+
+
+CID = "cid_" + "a" * 64
+
+
+def report(findings: str, extra: str = "") -> str:
+    parts = {"Summary": "So.", "Key Findings": findings, "Evidence": "Pages.", "Caveats": "Few."}
+    return extra + "\n\n".join(f"## {name}\n\n{text}" for name, text in parts.items()) + "\n"
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        "- Nothing is cited here.",
+        f"- It holds [@{CID}] [@cid_abc1234].",
+        f"- It holds [@{CID}; @{CID}].",
+        f"- It holds [@{CID}] [@CID_{'A' * 64}].",
+        "- It holds [1].\n- So it is said [@somebody].",
+    ],
+)
+def test_what_only_looks_like_a_citation_does_not_pass(findings: str) -> None:
+    assert not gating.synthesis(report(findings), [CID]).passed
+    assert gating.synthesis(report(f"- It holds [@{CID}]."), [CID]).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("It grew 10-97 per cent", ["10", "97"]),
+        ("a share of .97 is large", [".97"]),
+        ("In 2019, 45 % of firms", ["2019", "45 %"]),
+        ("12 000 and 1,000,000 and 3.5", ["12 000", "1,000,000", "3.5"]),
+        ("H2O, utf-8 and COVID-19 are names", []),
+        ("a minus: -5 degrees", ["-5"]),
+    ],
+)
+def test_every_number_is_seen_and_seen_as_it_is_meant(text: str, numbers: list[str]) -> None:
+    assert citing.numbers(text) == numbers
+
+
+@pytest.mark.parametrize("line", ["#1 of 9999 is 88%", "### Won by 97%", "```\n97 % of them\n"])
+def test_numbers_do_not_hide_in_headings_or_behind_a_fence_that_nobody_closed(line: str) -> None:
+    assert not gating.synthesis(report(f"- It holds [@{CID}].\n\n{line}"), [CID]).passed
+
+
+def test_a_number_that_stands_in_its_passage_is_found_there_whatever_stands_beside_it() -> None:
+    looked = [claims.Looked("a-1", "a", "t", CID, "In 2019, 45 % of firms had one", True)]
+    assert claims.unsupported(f"45 % of firms had one in 2019 [@{CID}].", looked) == []
+    assert claims.unsupported(f"46 % of firms had one in 2019 [@{CID}].", looked) == ["46 %"]
+
+
+def test_titles_with_odd_line_ends_are_read_as_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "citations").mkdir()
+    one = citing.Citation(CID, "http://a.example/", "valid", title="a\u2028b\u0085c")
+    (tmp_path / sources.CITATIONS).write_text(json.dumps(records.document(one), ensure_ascii=False) + "\n", encoding="utf-8")
+    assert sources.read_citations(tmp_path) == [one]
