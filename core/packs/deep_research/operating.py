@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from lib.campaign import background, named
 from lib.contract import HOUSE, ExitCode, Json, StrataError, command, usage
@@ -106,6 +107,7 @@ def carry_out(call: Call, run_id: str, go: Callable[[], Json]) -> Json:
     if planned:
         call.options.until = "plan"
     bounded = bool(call.options.until)
+    before = _stage(call, run_id)
     with watching.over(call, run_id):
         document = go()
     run = Run(call.session.folder / HOME / run_id) if not call.options.explain else None
@@ -113,7 +115,16 @@ def carry_out(call: Call, run_id: str, go: Callable[[], Json]) -> Json:
     if bounded and document["exit_code"] == ExitCode.PARTIAL_SUCCESS:
         kept = {name: value for name, value in document.items() if name != "error"}
         document = {**kept, "status": "success", "exit_code": 0}
+    if bounded and printed:
+        blocked = "blocked" if document["exit_code"] != ExitCode.SUCCESS else "no_op"
+        printed["tick"] = "advanced" if printed["stage.current"] != before else blocked
     return {**document, **printed}
+
+
+def _stage(call: Call, run_id: str) -> str:
+    """Where the run stands, if it is there."""
+    run = Run(Path(call.options.session_dir or "/nonexistent") / HOME / run_id)
+    return run.manifest().stage.current if run.manifest_path.is_file() else ""
 
 
 def standing(run: Run) -> Json:
