@@ -39,7 +39,10 @@ class Agents:
         self.memories: list[str] = []  # memory.md, as it stood when each agent began
 
     def __call__(self, r: Request) -> Any:
-        agent, about = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)[0]  # the CLI may put words of its own before it
+        named = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)  # the CLI may put words of its own before it
+        if not named:  # who is asked to repair what a member left: there is nothing
+            return say("I cannot.")
+        agent, about = named[0]
         if r.turn == 0:
             self.asked.append(agent if agent != "researcher" else f"researcher {about}")
             self.prompts.setdefault(agent, []).append(r.prompt)
