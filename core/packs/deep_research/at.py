@@ -77,7 +77,7 @@ class Desk(Struct, frozen=True):
         return result
 
     def write(self, path: str, text: str) -> None:
-        """An artifact. One that is there with the same words stays; primary evidence is never written over with others."""
+        """An artifact. One that is there with the same words stays."""
         place = self.root / path
         size = {"path": path, "bytes": len(text.encode()), "sha256": files.sha256_text(text)}
         if place.is_file() and place.read_text(encoding="utf-8") == text:

@@ -47,22 +47,21 @@ class Corpus(Struct, frozen=True):
     index: Path  # of a run
 
     def names(self) -> list[str]:
-        """Every document, without links, which may lead anywhere, and without names that are no text: nobody could cite them."""
-        found = (
-            p
-            for p in sorted(self.folder.rglob("*"))
-            if p.suffix.lower() in KINDS and p.is_file() and not p.is_symlink() and str(p).isprintable()
-        )
-        return [
-            str(p.relative_to(self.folder))
-            for p in found
-            if not any(part.startswith(".") for part in p.relative_to(self.folder).parts)
-        ]
+        """Every document that may be read."""
+        found = (str(p.relative_to(self.folder)) for p in sorted(self.folder.rglob("*")))
+        return [name for name in found if self._is_document(name)]
+
+    def _is_document(self, name: str) -> bool:
+        """No link on the way, which may lead anywhere; nothing hidden; no name that is no text: nobody could cite it."""
+        place = self.folder / name
+        steps = [place, *(p for p in place.parents if p != self.folder and p.is_relative_to(self.folder))]
+        plain = name.isprintable() and not any(part.startswith(".") for part in Path(name).parts)
+        return plain and place.suffix.lower() in KINDS and not any(p.is_symlink() for p in steps) and place.is_file()
 
     def read(self, name: str) -> Readable:
         """One document, which lies in the folder."""
         path = files.inside(self.folder, name, "a document")
-        if not path.is_file():
+        if not self._is_document(name):  # whoever cites something else of the folder, or beyond it, does not get it
             raise StrataError("NOT_FOUND", f"{name} is no document of the corpus", "", final=True)
         if path.stat().st_size > MOST_BYTES:
             raise StrataError(

@@ -24,6 +24,7 @@ from packs.deep_research.contract import Contract
 from packs.deep_research.corpus import Corpus, Hit
 from packs.deep_research.sources import Got
 
+NOT_THERE: Json = {"status": 404, "title": "", "date": "", "text": "", "type": ""}
 MOST_HITS = 8  # for one perspective
 
 
@@ -82,7 +83,9 @@ class Library:
         except StrataError as error:
             if error.code not in ("NOT_FOUND", "USAGE"):
                 raise
-            return {"status": 404, "title": "", "date": "", "text": "", "type": ""}
+            return NOT_THERE
+        except OSError:  # it may not be read
+            return NOT_THERE
         return {"status": 200, "title": found.title, "date": found.date, "text": found.text, "type": "pdf" if found.pages else ""}
 
     def search(self, query: str) -> list[Hit]:

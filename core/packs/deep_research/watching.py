@@ -26,7 +26,7 @@ SIGNS = ("**/attempt-*/transcript.jsonl", "**/attempt-*/outcome.json", "**/attem
 
 def overdue(manifest: Manifest, last_sign: float, at: float) -> float:
     """For how many seconds nothing has happened beyond what the stage allows; 0 where that is not so, or while it is paused."""
-    most = manifest.limits.watchdog_seconds or SECONDS[manifest.stage.current]
+    most = manifest.limits.watchdog_seconds if manifest.limits.watchdog_seconds > 0 else SECONDS[manifest.stage.current]
     since = max(when(manifest.stage.started_at) or 0.0, when(manifest.stage.last_progress_at) or 0.0, last_sign)
     return max(0.0, at - since - most) if manifest.status != PAUSED and since else 0.0
 

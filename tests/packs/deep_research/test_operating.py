@@ -174,10 +174,12 @@ def test_a_folder_is_enough_without_the_web_and_its_recording_without_the_folder
 
 
 @pytest.mark.long
-def test_without_the_web_an_address_on_it_is_not_fetched(house: House, agents: Agents) -> None:
+@pytest.mark.parametrize("sensitivity", ["no_web", "restricted"])
+def test_without_the_web_an_address_on_it_is_not_fetched(house: House, agents: Agents, sensitivity: str) -> None:
+    """restricted: no list says which hosts may be asked, so none is."""
     (house.folder / "papers").mkdir()
     (house.folder / "papers/a.md").write_text("nothing of use\n")
-    ran = live(house, "--sensitivity", "no_web", "--corpus", str(house.folder / "papers"), "--approve-plan")
+    ran = live(house, "--sensitivity", sensitivity, "--corpus", str(house.folder / "papers"), "--approve-plan")
     assert ran.error["code"] == "GATE_BLOCKED"
     cited = [json.loads(line) for line in (root(house) / "citations/citations.jsonl").read_text().splitlines()]
     assert {(c["status"], c["note"]) for c in cited} == {("blocked", "NO_WEB: nothing is fetched")}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lib.contract import StrataError
 from lib.disk import records
-from packs.deep_research import citing, claims, contract, gating, sources
+from packs.deep_research import citing, claims, contract, corpus, gating, sources
 from packs.deep_research.citing import Citation
 from packs.deep_research.contract import WAVE_1, WAVE_2, Contract, Gap, Used
 from packs.deep_research.serving import Served
@@ -316,3 +317,22 @@ def test_titles_with_odd_line_ends_are_read_as_they_were_written(tmp_path: Path)
     one = citing.Citation(CID, "http://a.example/", "valid", title="a\u2028b\u0085c")
     (tmp_path / sources.CITATIONS).write_text(json.dumps(records.document(one), ensure_ascii=False) + "\n", encoding="utf-8")
     assert sources.read_citations(tmp_path) == [one]
+
+
+def test_a_folder_gives_its_documents_and_nothing_else(tmp_path: Path) -> None:
+    """Not what a link leads to, not what is hidden, not what lies beside it: an agent may cite any address."""
+    folder = tmp_path / "papers"
+    (folder / "deep").mkdir(parents=True)
+    (tmp_path / "secret.md").write_text("secret")
+    (folder / "deep/a.md").write_text("# A\n\nwords of a document\n")
+    (folder / ".env.md").write_text("hidden words")
+    (folder / "key.pem").write_text("words of a key")
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+    (folder / "linked").symlink_to(tmp_path)
+    made = corpus.Corpus(folder, tmp_path / "index.sqlite")
+    assert made.names() == ["deep/a.md"] and made.build() == 1
+    assert [hit.url for hit in made.search("words", 9)] == ["http://corpus.invalid/deep/a.md"]
+    assert made.get("http://corpus.invalid/deep/a.md").title == "A"
+    for name in (".env.md", "key.pem", "link.md", "linked/secret.md", "../secret.md", "%2e%2e/secret.md", "deep"):
+        with pytest.raises(StrataError):
+            made.get(f"http://corpus.invalid/{name}")
