@@ -32,8 +32,9 @@ from lib.tool.arguments import count, keyword, positive
 from lib.tool.call import Call
 from lib.workspace.protected import literal
 
+READ = "read"  # by this name a function says which files and folders it looked at that its task does not name
 # Of what a function says, what the outcome has in words of its own.
-_OWN_WORDS = frozenset({*Outcome.__struct_fields__, "status", "reason", "session_dir", "attempt_dir"})
+_OWN_WORDS = frozenset({*Outcome.__struct_fields__, READ, "status", "reason", "session_dir", "attempt_dir"})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +149,8 @@ def run_function(call: Call, name: str, task: Task, function: Callable[[Task, Pa
         said = answer if isinstance(answer, dict) else {}
         verdict = verdicts.of(said) if isinstance(answer, dict) else answer
         judged = str(said.get("judged") or "")
-        known = replace(NOTHING_SAID, judged=judged, data={k: v for k, v in said.items() if k not in _OWN_WORDS})
+        read = {str(p): files.fingerprint(call.cwd / p) for p in said.get(READ) or ()}
+        known = replace(NOTHING_SAID, judged=judged, consumed=read, data={k: v for k, v in said.items() if k not in _OWN_WORDS})
         verified, wrong = acceptance.outputs(task, this.attempt.out, call.cwd, this.untouched())
         if verdict.word == "done" and task.accept and not wrong:
             record, complaints = judging.ask(call, task, this.attempt.folder, this.attempt.out, "", said or None)

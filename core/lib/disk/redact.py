@@ -28,10 +28,14 @@ def credential_name(name: str) -> bool:
     return _NAME.search(name) is not None and _NO_SECRET.search(name) is None and name not in ("PWD", "OLDPWD")
 
 
+_named: set[str] = set()  # secrets that somebody pointed at
+LEAST_NAMED = 4  # letters: less than that stands in any text
+
+
 @cache
 def _values() -> tuple[str, ...]:
     named = {v for k, v in os.environ.items() if credential_name(k) and len(v) >= 8}
-    found = {v for v in named if not (v.startswith("/") and os.path.exists(v))}  # noqa: PTH110 - a path that is there is only a path; pathlib would raise for a long one
+    found = _named | {v for v in named if not (v.startswith("/") and os.path.exists(v))}  # noqa: PTH110 - a path that is there is only a path; pathlib would raise for a long one
     found |= {json.dumps(v)[1:-1] for v in found}  # as it stands inside JSON
     return tuple(sorted(found, key=len, reverse=True))
 
@@ -43,6 +47,8 @@ def redact(text: str) -> str:
     return _SHAPES.sub(REDACTED, text)
 
 
-def remember() -> None:
-    """Takes the secrets of the environment as it is now: it may be about to change."""
+def remember(*values: str) -> None:
+    """Takes the secrets of the environment as it is now: it may be about to change. And these, whatever they are called."""
+    _named.update(value for value in values if len(value) >= LEAST_NAMED)
+    _values.cache_clear()
     _values()

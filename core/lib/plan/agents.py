@@ -105,7 +105,9 @@ def check_tools(rules: tuple[str, ...], where: str) -> None:
 
 
 def find(name: str, within: str = "") -> places.Found:
-    """The definition that somebody in the pack `within` calls so."""
+    """The definition that somebody in the pack `within` calls so; or one that is named by its path."""
+    if name.endswith(".md") and Path(name).is_absolute():
+        return places.Found(name, Path(name), "a path")
     found = places.find("agent", name, within)
     if not found:
         known = [f.name for f in places.every("agent")]

@@ -24,6 +24,7 @@ _OURS = (
 _SHELL = r"PATH|HOME|USER|LOGNAME|SHELL|PWD|TERM|COLORTERM|NO_COLOR|TZ|LANG|LANGUAGE|LC_.*|TMPDIR|TMP|TEMP|HOSTNAME|CI|IS_SANDBOX"
 _TOOLS = r"XDG_.*|UV|UV_.*|PIP_.*|PYTHON.*|VIRTUAL_ENV|NODE_.*|npm_config_.*|GIT_(AUTHOR|COMMITTER|CONFIG)_.*|.*_HOME|.*PATH"
 _NETWORK = r"(?i:(https?|no|all)_proxy)|SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+_USUAL = re.compile(rf"(?:{_SHELL}|{_TOOLS}|{_NETWORK})\Z")
 _LISTED = re.compile(rf"(?:{_OURS}|{_SHELL}|{_TOOLS}|{_NETWORK})\Z")
 _CLOUD = re.compile(r"(?:AWS_|GOOGLE_|GCLOUD_|VERTEX_|CLOUD_ML_|AZURE_|FOUNDRY_).*\Z")
 _LOGIN = re.compile(r"(?:ANTHROPIC|CLAUDE)_.*\Z")
@@ -58,6 +59,11 @@ def for_command(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str
         for name, value in env.items()
         if name in named or not (credential_name(name) or _LOGIN.match(name) or name in (names.LOGIN, names.GRANT))
     }
+
+
+def for_stranger(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str, str]:
+    """What a program of somebody else's gets: what any program needs to run, and what is named."""
+    return {k: v for k, v in env.items() if k in named or (_USUAL.match(k) and not credential_name(k))}
 
 
 def credentials(env: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Downstream: what a run has found out becomes what people use."""
