@@ -138,6 +138,28 @@ def lines(call: Call, answer: Callable[[str], str | None]) -> Json:
     return count.document()
 
 
+def protocol(call: Call, serve: Callable[[Callable[[str], None]], None]) -> Json:
+    """For a protocol whose own library reads stdin and writes stdout. `serve` is called in a thread, with a function by which it
+    says what it answered; it returns when stdin ends. A stop does not wait for it."""
+    count = _Count(call)
+    broken: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            serve(lambda what: count.one(what, 0))
+        except BaseException as error:  # noqa: BLE001 - said where the tool ends
+            broken.append(error)
+
+    with _announced(call, "stdio"):
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        while thread.is_alive() and not processes.stopping.wait(0.1):
+            pass
+    if broken:
+        raise StrataError("SERVICE_FAILED", f"{type(broken[0]).__name__}: {broken[0]}", "see the session's log")
+    return count.document()
+
+
 class _Count:
     def __init__(self, call: Call) -> None:
         self.call = call

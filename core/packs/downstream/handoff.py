@@ -182,10 +182,11 @@ def _bytes(folder: Path, path: str, most: int, what: str) -> bytes:
         raise refuse("MISSING_OUTPUT", f"{what}: there is no {path}") from None
     except OSError as error:
         raise refuse("UNSAFE_PATH", f"{what}: {path} cannot be opened ({error.strerror}): a link, or no file") from None
+    known = os.fstat(descriptor)
+    if not stat.S_ISREG(known.st_mode):
+        os.close(descriptor)
+        raise refuse("UNSAFE_PATH", f"{what}: {path} is no regular file")
     with os.fdopen(descriptor, "rb") as file:
-        known = os.fstat(file.fileno())
-        if not stat.S_ISREG(known.st_mode):
-            raise refuse("UNSAFE_PATH", f"{what}: {path} is no regular file")
         if known.st_nlink != 1:
             raise refuse("UNSAFE_PATH", f"{what}: {path} has {known.st_nlink} names: a hard link is not taken")
         if known.st_size > most:

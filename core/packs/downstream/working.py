@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from lib.attempt import executor
 from lib.cli import Call
-from lib.contract import Json, StrataError, command
+from lib.contract import LAYER_NAMES, Json, StrataError, command
 from lib.disk import files, records
 from lib.plan.task import Output, Task
+from lib.session import events
 from lib.session.step import Step, bare_step
 from msgspec import Struct
 from msgspec.structs import replace
@@ -193,8 +194,7 @@ def _start_of(work: Work) -> Json:
 
 
 def _end_of(work: Work, document: Json) -> Json:
-    said = cast(Json, document.get("data") or {})
-    known = cast(Json, said.get("downstream") or {})
+    known = cast(Json, document.get("downstream") or {})
     return {
         "agent_name": work.contract.name,
         "status": document.get("status") or document.get("verdict"),
@@ -206,6 +206,7 @@ def _end_of(work: Work, document: Json) -> Json:
 
 
 def _say(call: Call, event: str, detail: Json) -> None:
-    """In the live report, once there is one: a session is open when the work has begun."""
-    if call.session_dir or call.options.session_dir:
-        call.event(call.label, event, detail)
+    """For programs, and in the live report of the session that this work belongs to."""
+    layer, stage = LAYER_NAMES[call.tool.layer], call.options.step or call.label
+    events.emit_event(layer, stage, event, detail=detail)
+    events.write_live_report(call.session_dir or call.options.session_dir, layer, stage, event, detail=detail)

@@ -1,0 +1,112 @@
+"""Reading prose: sections, summaries, keywords, and what of a text speaks of something."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from msgspec import Struct
+
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
+_FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.M | re.S)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(])")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9+-]{2,}")
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.S)
+_SUMMARY = re.compile(r"^(executive )?(summary|overview|at a glance)\b", re.I)
+_STOP = """
+a about above after again all also am an and any are as at be because been before being below between both but by can could
+did do does doing done down during each either else every few for from further get give given gives go had has have having he her
+here hers him his how i if in into is it its itself just let lot make makes me mean might more most much must my need needs no nor
+not now of off on once one only or other our ours out over own please say says same see she should show so some still such take
+tell than that the their theirs them then there these they this those through to too two under until up us use used very want was
+we were what when where whether which while who whom whose why will with within without would you your yours
+"""
+STOP = frozenset(_STOP.split())
+
+
+class Section(Struct, frozen=True):
+    heading: str
+    level: int
+    text: str  # without its heading
+
+
+def body(text: str) -> str:
+    """Without what stands in front of it for programs."""
+    return _FRONT.sub("", text, count=1).lstrip("\n")
+
+
+def title(text: str, otherwise: str = "") -> str:
+    found = _HEADING.search(_without_fences(text))
+    return found[2] if found else otherwise
+
+
+def _without_fences(text: str) -> str:
+    """The same length, with code blanked out: a comment in it is no heading."""
+    return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def sections(text: str) -> list[Section]:
+    """What stands before the first heading has none."""
+    marks = list(_HEADING.finditer(_without_fences(text)))
+    found: list[Section] = []
+    before = text[: marks[0].start()] if marks else text
+    if before.strip():
+        found.append(Section("", 1, before.strip()))
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        end = following.start() if following else len(text)
+        found.append(Section(mark[2], len(mark[1]), text[mark.end() : end].strip()))
+    return found
+
+
+def paragraphs(text: str) -> list[str]:
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def summary(text: str, sentences: int = 3) -> str:
+    """The first sentences of what calls itself a summary, or of the text."""
+    parts = sections(text)
+    chosen = next((s.text for s in parts if _SUMMARY.match(s.heading) and s.text), "")
+    chosen = chosen or next((s.text for s in parts if s.text and not s.text.startswith(("|", "-", "*", "#"))), "")
+    first = next((p for p in paragraphs(chosen) if not p.startswith(("|", "#"))), "")
+    plain = re.sub(r"\s+", " ", first).strip()
+    return " ".join(_SENTENCE.split(plain)[:sentences])
+
+
+def split_sentences(text: str) -> list[str]:
+    return _SENTENCE.split(text)
+
+
+def words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text) if word.lower() not in STOP]
+
+
+def keywords(text: str, most: int = 12) -> tuple[str, ...]:
+    """Words of headings count three times."""
+    counts = Counter(words(text))
+    for section in sections(text):
+        counts.update({word: 2 for word in words(section.heading)})
+    return tuple(word for word, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
+
+
+def speaks_of(text: str, names: tuple[str, ...]) -> bool:
+    return any(re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text, re.I) for name in names)
+
+
+def extract(text: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Every paragraph that speaks of one of these, with the heading it stands under; all of a section whose heading does."""
+    found: list[tuple[str, str]] = []
+    for section in sections(text):
+        whole = speaks_of(section.heading, names)
+        found += [(section.heading, p) for p in paragraphs(section.text) if whole or speaks_of(p, names)]
+    return found
+
+
+def named(value: str) -> str:
+    """A value of a dimension, for people."""
+    small = {"cfo": "CFO", "cio": "CIO", "cto": "CTO", "vp": "VP", "it": "IT", "cx": "CX", "gtm": "GTM"}
+    return " ".join(small.get(word, word) for word in value.split("_")).strip()
+
+
+def tokens(text: str) -> int:
+    """About as many as a model would count."""
+    return (len(text) + 3) // 4
