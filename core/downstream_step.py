@@ -20,13 +20,13 @@ from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.plan.task import Task
 from packs.downstream import steps
-from packs.downstream.steps import At
+from packs.downstream.at import At
 
 TOOL = Tool(
     "downstream_step",
     layer=1,
     summary="Do a step of a downstream run that needs no model. Its orchestrator calls it.",
-    example="uv run core/downstream_step.py combos security,cloud --output items=items.json",
+    example="uv run core/downstream_step.py context --input folder=house --output baseline=baseline.yaml",
 )
 
 

@@ -16,6 +16,7 @@ from lib.session.step import Step, in_runs
 FILE = "outputs.json"
 SCHEMA_VERSION = "1.0.0"
 SEARCH = "WebSearch"
+CONTEXT = "context_file"  # the type of what is no finding, but what findings are written by
 
 
 class Label(Struct, frozen=True):
@@ -84,6 +85,7 @@ def document(session: Path, found: list[Produced], source: str = "") -> Json:
         "execution_id": session.name,
         "produced_at": now(),
         "config_source": source,
+        "context_files": {one.output: one.path for one in found if one.type == CONTEXT},
         "outputs": records.document(found),
         "summary": summary | {"by_type": dict(Counter(one.type for one in found))} | dimensions,
     }

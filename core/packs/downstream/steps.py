@@ -6,42 +6,22 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from lib.cli import Call
 from lib.contract import Json, StrataError
 from lib.disk import files, records
-from lib.plan.task import Task
 from lib.session import budget
 from lib.session.documents import Part, Section
 from lib.session.step import Step
 from lib.stages import rosters
 from msgspec import Struct
 
-from packs.downstream import jobs, loading, upstream, working
+from packs.downstream import gtm, jobs, loading, upstream, working
 from packs.downstream import settings as settings_file
+from packs.downstream.at import At
 from packs.downstream.bundles import Given
 from packs.downstream.jobs import Job
 from packs.downstream.settings import Settings
 
 ALL = "all"
-
-
-class At(Struct, frozen=True):
-    """One step: what it is given, and where it leaves what it makes."""
-
-    call: Call
-    task: Task
-    out: Path
-    words: tuple[str, ...]
-
-    @property
-    def session(self) -> Path:
-        return self.call.session.folder
-
-    def text(self, name: str) -> str:
-        return str(self.task.inputs[name])
-
-    def leave(self, name: str, document: object) -> None:
-        files.write_json(self.task.output_path(name, self.out, self.call.cwd), document)
 
 
 def plan(at: At) -> Json:
@@ -55,7 +35,7 @@ def plan(at: At) -> Json:
     _cap(at, settings)
     at.leave("jobs", {"agents": str(folder), "execution_id": manifest.execution_id, **records.document(made)})
     warnings = [f"{name} is left out: {why}" for name, why in made.left_out.items()]
-    outside = [] if at.text("run") == upstream.THIS else [manifest.path]
+    outside = [] if upstream.is_this(at.text("run")) else [manifest.path]
     return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside]}
 
 
@@ -125,4 +105,4 @@ def _tell(at: At, found: list[Left]) -> None:
     )
 
 
-VERBS: dict[str, Callable[[At], Json]] = {"plan": plan, "publish": publish}
+VERBS: dict[str, Callable[[At], Json]] = {"plan": plan, "publish": publish, **gtm.STEPS}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
 from lib.contract import HOUSE, Json, StrataError
 from lib.disk import files, records
 from lib.session import began, catalogue, produced
+from lib.session.produced import CONTEXT
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,7 +18,6 @@ from packs.downstream import old_names
 from packs.downstream.settings import KNOWN_LAYERS, Settings
 
 THIS = "this"  # the session that is asked: a plan's own, with all that its earlier phases have left
-CONTEXT = "context_file"  # the type of what is no finding, but what findings are written by
 
 
 class OutputEntry(Struct, frozen=True):
@@ -61,10 +62,10 @@ class Manifest(Struct, frozen=True):
 def load(run: str, cwd: Path, settings: Settings, session: Path | None = None, partial: bool = False) -> Manifest:
     """By the session of the run (its folder, its name, `latest`), or by the manifest it left. `session`: the one at hand.
     `partial`: also what was left unfinished."""
-    if run == THIS:
+    if is_this(run):
         if not session:
             raise StrataError("NO_SESSION", "`this` is the session of a plan, and there is none", "name a run", final=True)
-        return _of_session(session, partial)
+        return _of_session(session, partial, run.partition("/")[2])
     path = cwd / run
     if files.is_file(path) and path.suffix == ".json":
         return _of_file(path.resolve(), settings, partial)
@@ -73,14 +74,25 @@ def load(run: str, cwd: Path, settings: Settings, session: Path | None = None, p
     return _of_session(catalogue.find(str(path) if path.is_dir() else run, HOUSE / "sessions"), partial)
 
 
-def _of_session(session: Path, partial: bool) -> Manifest:
-    found = produced.of_session(session)
+def is_this(run: str) -> bool:
+    """`this`, or `this/PHASE`: only what one phase of the plan has left."""
+    return run.partition("/")[0] == THIS
+
+
+def _of_session(session: Path, partial: bool, phase: str = "") -> Manifest:
+    found = [one for one in produced.of_session(session) if not phase or _phase(one.id) == phase]
     if not found:
         raise StrataError("NO_OUTPUTS", f"{session} has produced nothing", "let the run come to its end first", final=True)
     roots = {"session": session, "workspace": Path(began.read(session).cwd or ".")}
-    entries = tuple(_entry(one, roots[one.root], session.name) for one in found if partial or one.completion_status == "complete")
+    name = f"{session.name}/{phase}" if phase else session.name
+    entries = tuple(_entry(one, roots[one.root], name) for one in found if partial or one.completion_status == "complete")
     written = session / produced.FILE
-    return _parted(session.name, written if written.exists() else session, entries)
+    return _parted(name, written if written.exists() else session, entries)
+
+
+def _phase(identity: str) -> str:
+    """By its name, without its number."""
+    return re.sub(r"^phase-\d+-", "", identity.partition("/")[0])
 
 
 def _entry(one: produced.Produced, root: Path, run: str) -> OutputEntry:

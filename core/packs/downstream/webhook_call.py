@@ -148,7 +148,7 @@ def payload(bundle: ContextBundle, session: str) -> Json:
     return {
         "schema_version": bundle.schema_version,
         "agent_name": bundle.agent_name,
-        "execution_id": bundle.execution_id if bundle.execution_id != session else "",
+        "execution_id": bundle.execution_id if bundle.execution_id.partition("/")[0] != session else "",
         "nonce": bundle.nonce,
         "research_outputs": outputs,
         "context_files": {name: given(one) for name, one in bundle.context_files.items()},

@@ -72,7 +72,7 @@ def versions(call: Call) -> Json:
     known.require()
     manifest = known.manifest()
     lines = [
-        f"{'*' if one.version == manifest.current_version else ' '} {one.version}  {one.created_at}  {one.total_documents} documents "
+        f"{'*' if one.version == manifest.current_version else ' '} {one.version}  {one.created_at} {one.total_documents} documents "
         f"from {one.source_execution_id}" + "".join(f"\n      {line}" for line in one.changelog)
         for one in manifest.versions
     ]
