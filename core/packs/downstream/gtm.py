@@ -49,7 +49,7 @@ def scope(at: At) -> Json:
         for one, c in product(two, lists["categories"])
     ]
     plain = {name: [{"id": value} for value in values] for name, values in lists.items()}
-    at.leave("items", {**plain, "two": two, "three": three, "all": [*two, *three]})
+    at.leave("items", {**plain, "two": two, "three": three})
     return {"verdict": "done"}
 
 
@@ -79,17 +79,17 @@ def decision(total: int) -> str:
 
 def approved(at: At) -> Json:
     """Which playbooks go on, from the scores; what has none was not validated, and does not."""
-    path = at.task.input_path("roster")
     found: dict[str, list[Json]] = {APPROVED: [], REVISE: [], REJECTED: []}
     rows: list[tuple[str, ...]] = []
-    for entry in rosters.read(path).entries:
-        if entry.verdict != "done" or "data" not in entry.outputs:
-            rows.append((entry.key, "not validated", "", entry.message))
-            continue
-        data = files.read_json(path.parent / entry.outputs["data"])
-        total = sum(int(data["scores"][name]["points"]) for name in SCORES)
-        found[decision(total)].append(cast(Json, entry.item) | {"total": total})
-        rows.append((entry.key, decision(total), str(total), str(data["summary"])))
+    for path in map(at.task.input_path, ("two", "three")):
+        for entry in rosters.read(path).entries:
+            if entry.verdict != "done" or "data" not in entry.outputs:
+                rows.append((entry.key, "not validated", "", entry.message))
+                continue
+            data = files.read_json(path.parent / entry.outputs["data"])
+            total = sum(int(data["scores"][name]["points"]) for name in SCORES)
+            found[decision(total)].append(cast(Json, entry.item) | {"total": total})
+            rows.append((entry.key, decision(total), str(total), str(data["summary"])))
     three = [one for one in found[APPROVED] if "service_category" in one]
     two = [one for one in found[APPROVED] if "service_category" not in one]
     at.leave("items", {"two": two, "three": three, **found})

@@ -38,8 +38,7 @@ def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: Conte
     folder = attempt / "handoff"
     secrets = [os.environ[name] for name in contract.execution.env if os.environ.get(name)]
     redact.remember(*secrets)
-    salt = Path(call.options.fixtures) / ".trace" if call.driver == "replay" else call.session.folder / ".trace"
-    word = handoff.nonce(salt.read_text(encoding="utf-8").strip(), str(step), attempt.name, job.digest)
+    word = handoff.nonce(_salt(call), str(step), attempt.name, job.digest)
     bundle = handoff.prepare(folder, bundle, word, call.cwd)
     files.write_json(folder / CONTRACT, records.document(contract))
     ledger = Ledger(call.session.folder)
@@ -62,6 +61,13 @@ def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: Conte
     document = records.document(left)
     files.write_json(out / handoff.RESULT, document)
     return {"verdict": Verdict("done").word, "downstream": summary(contract, taken, left, timer.elapsed_seconds(), spent)}
+
+
+def _salt(call: Call) -> str:
+    """The session's own word; in a replay that of the recording, because what was recorded gives back what it was told."""
+    recorded = Path(call.options.fixtures) / ".trace" if call.driver == "replay" else Path()
+    path = recorded if files.is_file(recorded) else call.session.folder / ".trace"
+    return path.read_text(encoding="utf-8").strip()
 
 
 def summary(contract: AgentContract, taken: list[Claimed], result: Result, seconds: float, spent: float | None) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -174,8 +175,13 @@ def _called(kind: str, dimensions: bundles.Dimensions, path: str) -> str:
     return f"{'-'.join([kind, *dimensions.values()])}{Path(path).suffix}" if dimensions else f"{kind}-{Path(path).name}"
 
 
+def _plain(name: str) -> str:
+    """A name that an agent can write down again without a mistake."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "file"
+
+
 def _copy(session: Path, source: str, sha256: str, name: str) -> str:
-    target = session / GIVEN / (sha256 or files.sha256(Path(source)))[:16] / files.safe_name(name)
+    target = session / GIVEN / (sha256 or files.sha256(Path(source)))[:16] / _plain(name)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         files.copy_whole(Path(source), target)

@@ -100,7 +100,7 @@ class Base:
 
     def coverage(self, route: Route, hits: list[Hit]) -> float:
         """How much of what is asked for stands in what was found; a word that stands nowhere weighs most."""
-        words = [word for word in route.words if not self._names(word, route)]
+        words = route.rest
         if not words:
             return 1.0 if hits else 0.0
         total = max(self.searcher.total(), 1)
@@ -110,11 +110,6 @@ class Base:
             there = {p for p in words if self._stands(p, hit)}
             best = max(best, sum(weights[word] for word in there) / sum(weights.values()))
         return best
-
-    def _names(self, word: str, route: Route) -> bool:
-        """Whether a word only names what the question is about."""
-        values = (*route.domains, *route.verticals, *route.personas)
-        return any(self.router.patterns[value].search(word) or word in prose.named(value).lower().split() for value in values)
 
     def _stands(self, word: str, hit: Hit) -> bool:
         rows = self.searcher.base.execute(

@@ -72,8 +72,8 @@ def versions(call: Call) -> Json:
     known.require()
     manifest = known.manifest()
     lines = [
-        f"{'*' if one.version == manifest.current_version else ' '} {one.version}  {one.created_at} {one.total_documents} documents "
-        f"from {one.source_execution_id}" + "".join(f"\n      {line}" for line in one.changelog)
+        f"{'*' if one.version == manifest.current_version else ' '} {one.version}  {one.created_at}  "
+        f"{one.total_documents} documents from {one.source_execution_id}" + "".join(f"\n      {line}" for line in one.changelog)
         for one in manifest.versions
     ]
     return said(kb=str(known.root), **records.document(manifest), text="\n".join(lines))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from packs.kb import prose
 from packs.kb.records import DETAIL, FULL, GENERAL, SUMMARY, TIERS, Index
@@ -36,7 +36,8 @@ class Route(Struct, frozen=True):
     personas: tuple[str, ...] = ()
     tier: str = SUMMARY
     cross_cutting: bool = False
-    words: tuple[str, ...] = ()  # what is looked for, besides
+    words: tuple[str, ...] = ()  # what is looked for
+    rest: tuple[str, ...] = ()  # of these, what does not only name a domain, a vertical or a persona
     doubt: str = ""  # why a model might know better
     absent: tuple[str, ...] = ()  # what it names that there is nothing about
     follows: bool = False  # it goes on with what was asked before
@@ -72,42 +73,62 @@ class Router:
         self.elsewhere = {value: _pattern(_called(value, aliases)) for value in aliases if value not in self.patterns}
 
     def route(self, question: str, state: State | None = None) -> Route:
-        found = {field: self._named(question, values) for field, values in self.known.items()}
-        absent = tuple(value for value, pattern in self.elsewhere.items() if pattern.search(question))
-        many = any(len(values) > 1 for values in found.values())
-        across = bool(_ACROSS.search(question)) or many
+        spans = self._spans(question)
+        found = {field: tuple(value for value in values if value in spans) for field, values in self.known.items()}
+        absent = tuple(value for value in self.elsewhere if value in spans)
+        across = bool(_ACROSS.search(question)) or any(len(values) > 1 for values in found.values())
         tier = FULL if _FULL.search(question) else DETAIL if _DETAIL.search(question) else SUMMARY
-        words = self._words(question)
-        follows = bool(state and state.turn_count and (_MORE.match(question) or not (words or any(found.values()))))
-        if follows and state:
-            deeper = TIERS[min(TIERS.index(state.current_tier) + 1, len(TIERS) - 1)]
-            kept = {"domain": state.current_domain, "vertical": state.current_vertical, "persona": state.current_persona}
-            before = {field: (value,) if value else () for field, value in kept.items()}
-            found = {field: values or before[field] for field, values in found.items()}
-            return Route(
-                found["domain"],
-                found["vertical"],
-                found["persona"],
-                max(tier, deeper, key=TIERS.index),
-                across,
-                state.last_words,
-                follows=True,
-            )
-        doubt = ""
+        words, rest = _words(question), _words(_without(question, spans))
+        route = Route(found["domain"], found["vertical"], found["persona"], tier, across, words, rest, absent=absent)
+        if state and state.turn_count and (_MORE.match(question) or not (words or any(found.values()))):
+            return _following(route, state)
         if absent:
-            doubt = f"it speaks of {', '.join(map(prose.named, absent))}, which the knowledge base does not have"
-        elif not any(found.values()) and not across:
-            doubt = "it names no domain, vertical or persona"
-        return Route(found["domain"], found["vertical"], found["persona"], tier, across, tuple(words), doubt, absent)
+            names = ", ".join(map(prose.named, absent))
+            return replace(route, doubt=f"it speaks of {names}, which the knowledge base does not have")
+        doubt = "" if any(found.values()) or across else "it names no domain, vertical or persona"
+        return replace(route, doubt=doubt)
 
-    def _named(self, question: str, values: Iterable[str]) -> tuple[str, ...]:
-        return tuple(value for value in values if self.patterns[value].search(question))
+    def _spans(self, question: str) -> dict[str, tuple[int, int]]:
+        """Where each value is named. Of two at the same place the longer counts: a security leader is not the domain security."""
+        every = self.patterns | self.elsewhere
+        found = {value: match.span() for value, pattern in every.items() if (match := pattern.search(question))}
+        return {
+            value: (start, end)
+            for value, (start, end) in found.items()
+            if not any(s <= start and end <= e and e - s > end - start for s, e in found.values())
+        }
 
-    def _words(self, question: str) -> list[str]:
-        """What is left of a question when its depth and its comparing are taken out."""
-        for pattern in (_FULL, _DETAIL, _ACROSS):
-            question = pattern.sub(" ", question)
-        return list(dict.fromkeys(prose.words(question)))
+
+def _without(question: str, spans: dict[str, tuple[int, int]]) -> str:
+    for start, end in spans.values():
+        question = question[:start] + " " * (end - start) + question[end:]
+    return question
+
+
+def _words(question: str) -> tuple[str, ...]:
+    """What is left of a question when its depth and its comparing are taken out."""
+    for pattern in (_FULL, _DETAIL, _ACROSS):
+        question = pattern.sub(" ", question)
+    return tuple(dict.fromkeys(prose.words(question)))
+
+
+def _following(route: Route, state: State) -> Route:
+    """It goes on with what was asked before, one step deeper."""
+    deeper = TIERS[min(TIERS.index(state.current_tier) + 1, len(TIERS) - 1)]
+
+    def kept(named: tuple[str, ...], before: str | None) -> tuple[str, ...]:
+        return named or ((before,) if before else ())
+
+    return replace(
+        route,
+        domains=kept(route.domains, state.current_domain),
+        verticals=kept(route.verticals, state.current_vertical),
+        personas=kept(route.personas, state.current_persona),
+        tier=max(route.tier, deeper, key=TIERS.index),
+        words=state.last_words,
+        rest=(),
+        follows=True,
+    )
 
 
 def _called(value: str, aliases: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
