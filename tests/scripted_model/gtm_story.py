@@ -115,7 +115,7 @@ class Story:
         summary = lines[lines.index("## Summary") + 2]
         emails = "\n\n".join(
             f"## Email {n}\n\nSubject: One hour\n\n{s}."
-            for n, s in enumerate(summary.rstrip(".").split(". ")[:3] + ["We stop here"], 1)
+            for n, s in enumerate([*summary.rstrip(".").split(". ")[:3], "We stop here"], 1)
         )
         posts = "\n\n".join(f"## Post {n}\n\n{summary.split('. ')[n % 3].rstrip('.')}." for n in range(1, 6))
         quote = "Deals are lost to no decision twice as often as to a competitor"

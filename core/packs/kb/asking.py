@@ -19,7 +19,9 @@ from packs.kb.search import Passage, Searcher
 
 LOOKED_AT = 60  # passages
 SHOWN = 5
-ENOUGH = 0.4  # of what is asked for, weighed by how rare each word is, must stand in what is answered with
+ENOUGH = 0.45  # of what is asked for, weighed by how rare each word is, must stand in what is answered with
+MOST_OF_IT = 0.75  # the same where it names a domain, vertical or persona that there is nothing about
+COMMON = 10  # passages that a word stands in which is neither rare nor common
 # How much a document of a level is worth at a depth: overviews answer first, playbooks when everything is asked for.
 _LEVELS = {
     SUMMARY: {SUMMARY: 1.2, DETAIL: 1.05, FULL: 1.0},
@@ -99,17 +101,16 @@ class Base:
         return Hit(document, passage.heading, passage.text, round(passage.score * factor, 6))
 
     def coverage(self, route: Route, hits: list[Hit]) -> float:
-        """How much of what is asked for stands in what was found; a word that stands nowhere weighs most."""
-        words = route.rest
-        if not words:
-            return 1.0 if hits else 0.0
+        """How much of what is asked for stands in one of the documents that were found. A word that stands nowhere weighs most; each
+        domain, vertical or persona that is named, and that there is something about, weighs as much as a word that is neither rare
+        nor common."""
         total = max(self.searcher.total(), 1)
-        weights = {word: math.log(1 + total / (0.5 + self.searcher.count(word))) for word in words}
-        best = 0.0
-        for hit in hits:
-            there = {p for p in words if self._stands(p, hit)}
-            best = max(best, sum(weights[word] for word in there) / sum(weights.values()))
-        return best
+        named = len(route.where) * math.log(1 + total / COMMON)
+        weights = {word: math.log(1 + total / (0.5 + self.searcher.count(word))) for word in route.rest}
+        if not hits or not (weights or named):
+            return 0.0
+        best = max(sum(weights[word] for word in weights if self._stands(word, hit)) for hit in hits)
+        return (best + named) / (sum(weights.values()) + named)
 
     def _stands(self, word: str, hit: Hit) -> bool:
         rows = self.searcher.base.execute(
@@ -124,7 +125,7 @@ class Base:
         chosen = route or self.route(question, state)
         hits = self.hits(chosen)
         covered = round(self.coverage(chosen, hits), 3)
-        enough = bool(hits) and not chosen.absent and (covered >= ENOUGH or chosen.follows)
+        enough = bool(hits) and (covered >= (MOST_OF_IT if chosen.absent else ENOUGH) or chosen.follows)
         if not enough:
             missing = f" It has nothing about {', '.join(map(prose.named, chosen.absent))}." if chosen.absent else ""
             return Answer(question, chosen, False, NOT_THERE + missing, (), (), covered, self.version)

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 def html(base: Base) -> str:
     rows = [_row(base, one) for one in base.index.documents]
-    data = json.dumps({"version": base.version, "documents": rows}, ensure_ascii=False).replace("</", "<\\/")
+    data = json.dumps({"version": base.version, "documents": rows}, ensure_ascii=False).replace("<", "\\u003c")
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     title = f"Knowledge base, version {base.version}"
     filters = "".join(_filter(name, values) for name, values in base.router.known.items())

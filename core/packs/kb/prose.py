@@ -15,11 +15,12 @@ _FRONT = re.compile(r"\A---\n.*?\n---\n", re.S)
 _SUMMARY = re.compile(r"^(executive )?(summary|overview|at a glance)\b", re.I)
 _STOP = """
 a about above after again all also am an and any are as at be because been before being below between both but by can could
-did do does doing done down during each either else every few for from further get give given gives go had has have having he her
-here hers him his how i if in into is it its itself just let lot make makes me mean might more most much must my need needs no nor
-not now of off on once one only or other our ours out over own please say says same see she should show so some still such take
-tell than that the their theirs them then there these they this those through to too two under until up us use used very want was
-we were what when where whether which while who whom whose why will with within without would you your yours
+did do does doing done down during each either else every few for from further get give given gives go had has have having he
+her here hers him his how i if in instead into is it its itself just kind let like long look lot make makes many me mean might
+more most much must my need needs no nor not now of off often on once one only or other our ours ourselves out over own please
+same say says see she should show so some still such take tell than that the their theirs them then there these they this
+those through to too two under until up us use used usually very want was we were what when where whether which while who whom
+whose why will with within without would you your yours
 """
 STOP = frozenset(_STOP.split())
 
@@ -77,7 +78,8 @@ def split_sentences(text: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text) if word.lower() not in STOP]
+    found = (part for word in _WORD.findall(text) for part in (word.lower().split("-") if "-" in word else [word.lower()]))
+    return [word for word in found if len(word) > 2 and word not in STOP]
 
 
 def keywords(text: str, most: int = 12) -> tuple[str, ...]:

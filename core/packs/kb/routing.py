@@ -36,8 +36,8 @@ class Route(Struct, frozen=True):
     personas: tuple[str, ...] = ()
     tier: str = SUMMARY
     cross_cutting: bool = False
-    words: tuple[str, ...] = ()  # what is looked for
-    rest: tuple[str, ...] = ()  # of these, what does not only name a domain, a vertical or a persona
+    words: tuple[str, ...] = ()  # what is looked for, besides the persona: what people call that stands in few texts
+    rest: tuple[str, ...] = ()  # of these, what does not only name a domain or a vertical
     doubt: str = ""  # why a model might know better
     absent: tuple[str, ...] = ()  # what it names that there is nothing about
     follows: bool = False  # it goes on with what was asked before
@@ -78,7 +78,8 @@ class Router:
         absent = tuple(value for value in self.elsewhere if value in spans)
         across = bool(_ACROSS.search(question)) or any(len(values) > 1 for values in found.values())
         tier = FULL if _FULL.search(question) else DETAIL if _DETAIL.search(question) else SUMMARY
-        words, rest = _words(question), _words(_without(question, spans))
+        rest = _words(_without(question, {value: spans[value] for value in spans if value in self.patterns}))
+        words = _words(_without(question, {value: spans[value] for value in spans if value in self.known["persona"]}))
         route = Route(found["domain"], found["vertical"], found["persona"], tier, across, words, rest, absent=absent)
         if state and state.turn_count and (_MORE.match(question) or not (words or any(found.values()))):
             return _following(route, state)
