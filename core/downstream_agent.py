@@ -24,7 +24,7 @@ TOOL = Tool(
     "downstream_agent",
     layer=1,
     summary="Have a downstream agent do one job, whatever it is run by, and take what it left. Its orchestrator calls it.",
-    example="uv run core/downstream_agent.py digest --input run=upstream/manifest.json --input agents=my-agents",
+    example="uv run core/downstream_agent.py word_count --input run=upstream/manifest.json --input agents=my-agents",
 )
 
 

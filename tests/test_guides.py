@@ -16,6 +16,7 @@ GUIDES = [
     ROOT / "prompts/README.md",
     ROOT / "config/packs/forge/README.md",
     ROOT / "config/packs/deep_research/README.md",
+    ROOT / "config/packs/downstream/README.md",
 ]
 
 

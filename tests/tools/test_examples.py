@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripted_model import gtm_base, gtm_corpus
 from scripted_model.server import Reply, Request, say, tool
 from support import CORE, ROOT, House
 
@@ -42,7 +43,14 @@ def furnished(house: House, model) -> House:
         (house.folder / f"docs/{name}.json").write_text(json.dumps({"findings": found}))
     task = {"id": "a", "goal": "g", "agent": "implementer", "files": ["a.py"], "criteria": [{"id": "a-1", "text": "it holds"}]}
     (house.folder / "plan.json").write_text(json.dumps({"tasks": [task]}))
-    made = {"task": {}, "outputs": {"data": str(house.folder / "plan.json")}, "cwd": ".", "out": "."}
+    playbook = house.folder / "playbook.md"
+    playbook.write_text(gtm_corpus.PLAYBOOKS["healthcare.cfo_cluster"])
+    made = {"task": {}, "outputs": {"data": str(house.folder / "plan.json"), "playbook": str(playbook)}, "cwd": ".", "out": "."}
+    gtm_base.build(house.folder / "downstream/knowledge_base", house.folder / "w")
+    shutil.copytree(ROOT / "config/packs/downstream/examples/word_count", house.folder / "my-agents/word_count")
+    reports = [{"agent_name": "v", "type": "vertical", "dimensions": {"vertical": "legal"}, "path": "../docs/spec.md"}]
+    (house.folder / "upstream").mkdir()
+    (house.folder / "upstream/manifest.json").write_text(json.dumps({"outputs": reports}))
     (house.folder / "made.json").write_text(json.dumps(made))
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
     (house.folder / "change.patch").write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n same\n+new = 1\n")

@@ -209,12 +209,11 @@ def _require_layer(path: Path, one: _Listed) -> None:
 
 def dimensions_of(entries: list[OutputEntry]) -> dict[str, list[str]]:
     """Every value there is, by dimension, in the order they come."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for one in entries:
         for name, value in one.dimensions.items():
-            if value not in found.setdefault(name, []):
-                found[name].append(value)
-    return found
+            found.setdefault(name, {})[value] = None
+    return {name: list(values) for name, values in found.items()}
 
 
 def described(manifest: Manifest) -> Json:

@@ -58,6 +58,7 @@ class Base:
         self.by_path = {one.path: one for one in self.index.documents}
         self.router = Router(self.index, aliases)
         self.searcher = Searcher(folder)
+        self.total = self.searcher.total()
 
     def close(self) -> None:
         self.searcher.base.close()
@@ -101,23 +102,16 @@ class Base:
         return Hit(document, passage.heading, passage.text, round(passage.score * factor, 6))
 
     def coverage(self, route: Route, hits: list[Hit]) -> float:
-        """How much of what is asked for stands in one of the documents that were found. A word that stands nowhere weighs most; each
-        domain, vertical or persona that is named, and that there is something about, weighs as much as a word that is neither rare
+        """How much of what is asked for stands in one of the documents that were found. A word that stands nowhere weighs most;
+        each domain, vertical or persona that is named, and that there is something about, as much as a word that is neither rare
         nor common."""
-        total = max(self.searcher.total(), 1)
+        total = max(self.total, 1)
         named = len(route.where) * math.log(1 + total / COMMON)
         weights = {word: math.log(1 + total / (0.5 + self.searcher.count(word))) for word in route.rest}
         if not hits or not (weights or named):
             return 0.0
-        best = max(sum(weights[word] for word in weights if self._stands(word, hit)) for hit in hits)
+        best = max(sum(weights[word] for word in weights if self.searcher.stands(word, hit.document.path)) for hit in hits)
         return (best + named) / (sum(weights.values()) + named)
-
-    def _stands(self, word: str, hit: Hit) -> bool:
-        rows = self.searcher.base.execute(
-            "SELECT 1 FROM passages WHERE path = ? AND passages MATCH ? LIMIT 1",
-            (hit.document.path, '"' + word.replace('"', '""') + '"'),
-        )
-        return rows.fetchone() is not None
 
     # Answering
 

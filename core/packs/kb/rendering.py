@@ -262,24 +262,28 @@ def _general(corpus: Corpus) -> Iterator[Recipe]:
 
 
 def _crossing(corpus: Corpus) -> Iterator[Recipe]:
-    """Consolidated from everything there is."""
-    for name, (title, pattern) in _COLLECTED.items():
+    """Consolidated from everything there is, which is read once for all of them."""
+    parts: dict[str, list[str]] = {}
 
-        def make(read: Read, title: str = title, pattern: re.Pattern[str] = pattern) -> str:
-            parts = [part for source in corpus.sources for part in _collected(source, read, pattern)]
-            return "\n\n".join([f"# {title}", *parts]) if parts else ""
+    def make(read: Read, name: str) -> str:
+        if not parts:
+            parts.update({other: [f"# {title}"] for other, (title, _) in _COLLECTED.items()})
+            for source in corpus.sources:
+                _collect(source, read, parts)
+        return "\n\n".join(parts[name]) if len(parts[name]) > 1 else ""
 
-        yield Recipe(f"{CROSS}/{name}.md", title, CROSS, DETAIL, tuple(corpus.sources), make)
+    for name, (title, _) in _COLLECTED.items():
+        yield Recipe(f"{CROSS}/{name}.md", title, CROSS, DETAIL, tuple(corpus.sources), lambda read, name=name: make(read, name))
 
 
-def _collected(source: Source, read: Read, pattern: re.Pattern[str]) -> list[str]:
-    """What a source says under headings of a kind, with where it stands."""
-    every = prose.sections(read(source))
-    found = [one for one in every if one.level > 1 and one.text and pattern.search(one.heading)]
+def _collect(source: Source, read: Read, parts: dict[str, list[str]]) -> None:
+    """What a source says under headings of each kind, with where it stands."""
+    every = [one for one in prose.sections(read(source)) if one.level > 1 and one.text]
     values = [v for v in (source.vertical, source.persona, source.domain, source.name) if v and v != GENERAL]
     about = ", ".join(map(prose.named, values)) or source.key
-    said = [f"### {one.heading}\n\n{one.text}" for one in found]
-    return [f"## {about}", *said, f"Source: {source.path}"] if found else []
+    for name, (_, pattern) in _COLLECTED.items():
+        said = [f"### {one.heading}\n\n{one.text}" for one in every if pattern.search(one.heading)]
+        parts[name] += [f"## {about}", *said, f"Source: {source.path}"] if said else []
 
 
 def _overview(title: str, texts: list[str]) -> str:

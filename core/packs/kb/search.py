@@ -14,7 +14,8 @@ from packs.kb.records import Document, Index
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS documents(
-  path TEXT PRIMARY KEY, title TEXT, domain TEXT, vertical TEXT, persona TEXT, type TEXT, level TEXT);
+  path TEXT PRIMARY KEY, title TEXT, domain TEXT, vertical TEXT, persona TEXT, type TEXT, level TEXT,
+  first INTEGER, last INTEGER);
 CREATE VIRTUAL TABLE IF NOT EXISTS passages USING fts5(path UNINDEXED, heading, text, about, tokenize='porter unicode61');
 """
 _WEIGHTS = "0, 3.0, 1.0, 2.0"  # of the columns
@@ -37,8 +38,9 @@ def build(path: Path, was: Path | None, before: Index, after: Index, folder: Pat
     try:
         base.executescript(_TABLES)
         for gone in [p for p in old if new.get(p) != old[p]]:
+            spot = base.execute("SELECT first, last FROM documents WHERE path = ?", (gone,)).fetchone()
+            base.execute("DELETE FROM passages WHERE rowid BETWEEN ? AND ?", spot)
             base.execute("DELETE FROM documents WHERE path = ?", (gone,))
-            base.execute("DELETE FROM passages WHERE path = ?", (gone,))
         for one in [d for d in after.documents if old.get(d.path) != d.sha256]:
             _take_in(base, one, (folder / one.path).read_text(encoding="utf-8"))
         base.commit()
@@ -47,11 +49,13 @@ def build(path: Path, was: Path | None, before: Index, after: Index, folder: Pat
 
 
 def _take_in(base: sqlite3.Connection, one: Document, text: str) -> None:
-    row = (one.path, one.title, one.domain, one.vertical, one.persona, one.type, one.detail_level)
-    base.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     about = " ".join([one.title, *(prose.named(v) for v in (one.domain, one.vertical, one.persona) if v)])
     parts = [s for s in prose.sections(prose.body(text)) if s.text]
-    base.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", [(one.path, s.heading, s.text, about) for s in parts])
+    last = int(base.execute("SELECT coalesce(max(last), 0) FROM documents").fetchone()[0])
+    rows = [(last + n, one.path, s.heading, s.text, about) for n, s in enumerate(parts, 1)]
+    base.executemany("INSERT INTO passages(rowid, path, heading, text, about) VALUES (?, ?, ?, ?, ?)", rows)
+    known = (one.path, one.title, one.domain, one.vertical, one.persona, one.type, one.detail_level, last + 1, last + len(parts))
+    base.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", known)
 
 
 class Searcher:
@@ -70,7 +74,7 @@ class Searcher:
         """The best passages for any of these words. `where`: by column of the documents, the values it may have."""
         if not words:
             return []
-        query = " OR ".join('"' + word.replace('"', '""') + '"' for word in words)
+        query = " OR ".join(map(_quoted, words))
         conditions, values = ["passages MATCH ?"], list[str]([query])
         for column, allowed in (where or {}).items():
             conditions.append(f"d.{column} IN ({', '.join('?' * len(allowed))})")
@@ -85,8 +89,18 @@ class Searcher:
 
     def count(self, word: str) -> int:
         """In how many passages a word stands."""
-        quoted = '"' + word.replace('"', '""') + '"'
-        return int(self.base.execute("SELECT count(*) FROM passages WHERE passages MATCH ?", (quoted,)).fetchone()[0])
+        return int(self.base.execute("SELECT count(*) FROM passages WHERE passages MATCH ?", (_quoted(word),)).fetchone()[0])
+
+    def stands(self, word: str, path: str) -> bool:
+        """Whether a word stands in a document. Its passages lie side by side."""
+        spot = self.base.execute("SELECT first, last FROM documents WHERE path = ?", (path,)).fetchone()
+        statement = "SELECT 1 FROM passages WHERE passages MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+        return self.base.execute(statement, (_quoted(word), *spot)).fetchone() is not None
 
     def total(self) -> int:
-        return int(self.base.execute("SELECT count(*) FROM passages").fetchone()[0])
+        return int(self.base.execute("SELECT coalesce(sum(last - first + 1), 0) FROM documents").fetchone()[0])
+
+
+def _quoted(word: str) -> str:
+    """A word as a phrase: nothing in it is an operator."""
+    return '"' + word.replace('"', '""') + '"'
