@@ -43,7 +43,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the finished run: its session, latest, or its manifest",
     )
     add("--agents", metavar="DIR", default="", help="where the contracts stand (default: agents_dir of the settings)")
-    add("--only", metavar="NAME", action="append", default=[], help="this agent, with those it needs (repeatable)")
+    add(
+        "--only",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="this agent, with those it needs, whatever is enabled (repeatable)",
+    )
     add("--partial", action="store_true", help="bundle: also what the run left unfinished")
     add("--review", action="store_true", help="run: a person is asked before it counts")
     runs.arguments(parser, modifier=False)

@@ -31,10 +31,21 @@ TOOL = Tool(
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("verb", choices=tuple(operating.VERBS), metavar="VERB", help=", ".join(operating.VERBS))
-    add("words", nargs="*", default=[], metavar="RUN|QUESTION|VERSION", help="build RUN; ask QUESTION; diff 1 2; page [FILE]")
+    add(
+        "verb",
+        choices=tuple(operating.VERBS),
+        metavar="VERB",
+        help="build, ask, chat, serve (MCP), versions, diff, prune or page",
+    )
+    add(
+        "words",
+        nargs="*",
+        default=[],
+        metavar="RUN|QUESTION|VERSION",
+        help="build RUN (a session, latest, or a manifest); ask QUESTION; diff 1 2; page [FILE]",
+    )
     add("--kb", metavar="DIR", default="", help="where it stands (default: downstream/knowledge_base here)")
-    add("--version", type=int, default=0, metavar="N", help="read this version (default: the current one)")
+    add("--version", type=int, default=0, metavar="N", help="of the knowledge base: read this version (default: the current one)")
     add("--no-model", action="store_true", help="ask: show the best passages, whatever the doubt")
     add("--write", action="store_true", help="ask: have an agent write the answer from the documents")
     add("--conversation", metavar="NAME", default="", help="ask: go on with a conversation of that name")

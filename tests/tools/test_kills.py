@@ -188,7 +188,9 @@ def verdict(house: House, copy: Path, whole: dict[str, Any], begin: list[str], t
     }
     if ended != whole:
         differ = [k for k in whole if ended.get(k) != whole[k]]
-        found["why"] = f"{differ}: {ran.code}, again {dict(again)}, {ran.stdout[-600:]} {ran.stderr[-1500:]}"
+        ours, theirs = ended.get("files", {}), whole.get("files", {})
+        apart = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)][:6]
+        found["why"] = f"{differ}: {apart}: {ran.code}, again {dict(again)}, {ran.stdout[-600:]} {ran.stderr[-1500:]}"
     shutil.rmtree(copy)
     return found
 

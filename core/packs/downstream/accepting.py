@@ -10,7 +10,7 @@ from lib.attempt.judging import Made
 from lib.contract import StrataError
 from lib.disk import files, records, schemas
 
-from packs.downstream import bundles, grounding, launching, loading, working
+from packs.downstream import bundles, grounding, helping, launching, loading, working
 from packs.downstream import settings as settings_file
 from packs.downstream.bundles import Given
 from packs.downstream.contract import AgentContract, OutputSpec, schema_of
@@ -19,8 +19,8 @@ from packs.downstream.contract import AgentContract, OutputSpec, schema_of
 def look(made: Made) -> list[str]:
     """Of one job. An agent session was given its inputs in its task; every other agent in its bundle."""
     handoff = Path(made.out).parent / "handoff"
-    if (handoff / launching.CONTRACT).is_file():
-        contract = records.read(handoff / launching.CONTRACT, AgentContract)
+    if (handoff / helping.CONTRACT).is_file():
+        contract = records.read(handoff / helping.CONTRACT, AgentContract)
         bundle = bundles.read(handoff / bundles.FILE)
         dimensions, sources = bundle.job, bundle.sources
     else:

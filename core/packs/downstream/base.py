@@ -30,11 +30,18 @@ class DownstreamAgent(ABC):
         self.contract = contract
         self.bundle = bundle
         self.outputs: list[Claimed] = []
-        self.metrics = Metrics(cost_usd=0.0)  # an agent that spends says so here
+        self.metrics = Metrics()  # what it took; a cost that is not said is taken to be its cap
 
     @abstractmethod
     def execute(self) -> Awaitable[None] | None:
         """Reads from `self.bundle`, and leaves every output of the contract. It may be `async`."""
+
+    def get_output_dir(self) -> Path:
+        return Path(self.bundle.output_dir)
+
+    @property
+    def output_paths(self) -> list[str]:
+        return [one.path for one in self.outputs]
 
     def output_path(self, output: str, dimensions: Dimensions | None = None) -> Path:
         """Where an output goes. Whoever writes it without `write` calls `leave` besides."""

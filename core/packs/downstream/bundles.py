@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class ContextBundle(Struct, frozen=True):
     budget: Json = {}
     config: Json = {}
     working_dir: str = ""
+    settings: Json = {}  # what of the project's settings an agent goes by: output_dir, aliases
     schema_version: str = SCHEMA_VERSION
 
     @property
@@ -77,14 +79,40 @@ def agree(one: Dimensions, other: Dimensions) -> bool:
 
 
 def matched(spec: InputSpec, manifest: Manifest, job: Dimensions | None = None) -> tuple[OutputEntry, ...]:
+    barred = _barred(spec, manifest)
     return tuple(
         one
         for one in manifest.outputs
         if one.type == spec.type
+        and _about(one) not in barred
         and all(name in one.dimensions and one.dimensions[name] == value for name, value in spec.dimensions.items())
         and set(spec.tags) <= set(one.tags)
         and (not job or agree(one.dimensions, job))
     )
+
+
+def _about(one: OutputEntry) -> frozenset[tuple[str, str]]:
+    return frozenset(one.dimensions.items())
+
+
+def _barred(spec: InputSpec, manifest: Manifest) -> set[frozenset[tuple[str, str]]]:
+    """What another output of the run says is not to be used, by what it is about."""
+    unless = spec.unless
+    if not unless:
+        return set()
+    said = [(one, _value(one, unless.pointer)) for one in manifest.outputs if one.type == unless.type]
+    return {_about(one) for one, value in said if value in unless.is_}
+
+
+def _value(one: OutputEntry, pointer: str) -> str:
+    try:
+        value: Any = json.loads(one.content)
+        for part in pointer.strip("/").split("/"):
+            value = value[part]
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        message = f"{one.path} does not say {pointer}: {type(error).__name__}"
+        raise StrataError("BAD_INPUT", message, "see `unless` in the contract", final=True) from None
+    return str(value)
 
 
 def assemble(

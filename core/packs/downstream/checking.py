@@ -9,6 +9,7 @@ from typing import Any, cast
 from lib.contract import Json, StrataError, nearest
 from lib.disk import config
 
+from packs.downstream import hosts
 from packs.downstream.contract import AgentContract, Contracts, OutputSpec, definition, schema_of
 from packs.downstream.settings import Settings
 
@@ -143,6 +144,11 @@ def _execution(document: config.Document, contract: AgentContract, settings: Set
                     f"the header {name} uses ${{{variable}}}, which env: does not list",
                     f"env: [{variable}]",
                 )
+    if kind == "webhook":
+        try:
+            hosts.allowed(contract.execution.url, settings.webhook_allowed_hosts, settings.webhook_allow_insecure)
+        except StrataError as error:
+            raise document.error(["execution", "url"], error.message, error.hint) from None
 
 
 def before(contracts: Contracts, name: str) -> set[str]:

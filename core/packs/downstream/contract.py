@@ -13,12 +13,21 @@ FILE = "agent.yaml"
 FORMAT = "config/packs/downstream/schemas/agent.json"
 
 
+class Unless(Struct, frozen=True):
+    """What keeps an output from being matched: another one about the same, which says so."""
+
+    type: str
+    pointer: str
+    is_: tuple[str, ...] = field(name="is")
+
+
 class InputSpec(Struct, frozen=True):
     type: str
     id: str = ""
     description: str = ""
     dimensions: dict[str, str] = {}
     tags: tuple[str, ...] = ()
+    unless: Unless | None = None
 
     @property
     def key(self) -> str:

@@ -93,13 +93,14 @@ def approved(at: At) -> Json:
     three = [one for one in found[APPROVED] if "service_category" in one]
     two = [one for one in found[APPROVED] if "service_category" not in one]
     at.leave("items", {"two": two, "three": three, **found})
+    about = ", ".join(dict.fromkeys(prose.named(row[0].partition(".")[0]) for row in rows))
     part = Part(
         "",
         f"{len(found[APPROVED])} of {len(rows)} playbooks are approved.",
         ("playbook", "decision", "points", "why"),
         tuple(rows),
     )
-    at.leave("section", records.document(Section("Validation", (part,))))
+    at.leave("section", records.document(Section(f"Validation: {about}", (part,))))
     return {"verdict": "done", "warnings": [f"{one['id']} was rejected with {one['total']} points" for one in found[REJECTED]]}
 
 
@@ -108,6 +109,9 @@ def listing(at: At) -> Json:
     found: dict[str, str] = {}
     for name in at.task.inputs:
         path = at.task.input_path(name)
+        if path.name != rosters.NAME:
+            found[name] = files.fingerprint(path)
+            continue
         for entry in rosters.read(path).entries:
             found |= {
                 f"{name}/{entry.key}/{output}": files.fingerprint(path.parent / place) for output, place in entry.outputs.items()
@@ -175,7 +179,10 @@ def _avoided(made: Made) -> list[str]:
     from lib.disk import config
 
     path = Path(str(made.task.inputs["standards"])) if "standards" in made.task.inputs else None
-    data: Any = config.read(path).data if path and path.suffix in (".yaml", ".yml") and path.is_file() else {}
+    try:
+        data: Any = config.read(path).data if path and path.is_file() else {}
+    except StrataError:
+        return []  # prose, and no list of words
     words: Any = cast(Json, data).get("avoid") if isinstance(data, dict) else None
     return [str(word) for word in cast(list[Any], words)] if isinstance(words, list) else []
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from packs.downstream import bundles
 from packs.downstream.bundles import ContextBundle, Dimensions
 from packs.downstream.contract import AgentContract, OutputSpec
+from packs.downstream.settings import Settings
 
 RESULT = "result.json"
 MOST_RESULT = 50_000_000  # bytes: a service sends its outputs in it
@@ -62,9 +63,10 @@ def nonce(salt: str, step: str, attempt: str, digest: str) -> str:
     return files.digest([salt, step, attempt, digest])[:32]
 
 
-def prepare(folder: Path, bundle: ContextBundle, word: str, cwd: Path) -> ContextBundle:
+def prepare(folder: Path, bundle: ContextBundle, word: str, cwd: Path, settings: Settings) -> ContextBundle:
     folder.mkdir(parents=True, exist_ok=True)
-    made = replace(bundle, output_dir=str(folder), nonce=word, working_dir=str(cwd))
+    known = {"output_dir": settings.output_dir, "aliases": settings.aliases}
+    made = replace(bundle, output_dir=str(folder), nonce=word, working_dir=str(cwd), settings=known)
     files.write_json(folder / bundles.FILE, records.document(made))
     return made
 

@@ -10,15 +10,15 @@ from lib.contract import ExitCode, StrataError
 from lib.disk import files, records
 from msgspec import Struct
 
-ERROR = "error.json"
-ASKED = "asked.json"
+CONTRACT = "contract.json"  # in the handoff folder, as the rest
+ASKED = "asked.json"  # what the settings allow, and where evidence goes
+ERROR = "error.json"  # why it failed
 
 
 class Asked(Struct, frozen=True):
     """What the settings allow, and where evidence goes."""
 
     command: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
     session: str = ""
     attempt: str = ""
     driver: str = "live"

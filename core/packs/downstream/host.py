@@ -1,4 +1,5 @@
-"""The process of a downstream agent that is a Python class. Called with the folder of its contract and its handoff folder."""
+"""The process of a downstream agent that is a Python class. Called with the folder of its contract, its handoff folder
+and the working folder."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ from pathlib import Path
 def main() -> None:
     home, handoff, cwd = map(Path, sys.argv[1:4])
     core = Path(__file__).resolve().parents[2]
-    sys.path[:0] = [str(home), str(cwd), str(core)]
+    sys.path.insert(0, str(core))
     from lib.disk import records
 
     from packs.downstream import bundles
     from packs.downstream.base import DownstreamAgent
     from packs.downstream.contract import AgentContract
+    from packs.downstream.helping import CONTRACT
 
-    contract = records.read(handoff / "contract.json", AgentContract)
+    sys.path[:0] = [str(home), str(cwd)]  # behind our own imports: a folder of the user's may be called as one of ours
+    contract = records.read(handoff / CONTRACT, AgentContract)
     module = importlib.import_module(contract.execution.module)
     made = getattr(module, contract.execution.class_, None)
     if not (isinstance(made, type) and issubclass(made, DownstreamAgent)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from lib.contract import StrataError
 from msgspec import Struct
 
-from packs.downstream import bundles, order
+from packs.downstream import bundles, checking, order
 from packs.downstream.bundles import ContextBundle, Dimensions
 from packs.downstream.contract import AgentContract, Contracts
 from packs.downstream.settings import Settings
@@ -51,7 +51,8 @@ def plan(contracts: Contracts, manifest: Manifest, cwd: Path, settings: Settings
                 if missing:
                     message = f"it depends on {missing[0]}, which is left out: {left_out[missing[0]]}"
                     raise StrataError("LEFT_OUT", message, "", final=True)
-                before = [job for other in contracts[name].depends_on for job in jobs[other]]
+                chain = checking.before(contracts, name)
+                before = [job for other in jobs if other in chain for job in jobs[other]]
                 jobs[name] = _of(contracts[name], manifest, cwd, settings, number + 1, before)
             except StrataError as error:
                 if name in must or not error.code.startswith(("MISSING_", "LEFT_OUT")):
@@ -80,11 +81,27 @@ def _of(contract: AgentContract, manifest: Manifest, cwd: Path, settings: Settin
     for one in found:
         bundle = bundles.assemble(contract, manifest, cwd, one.dimensions, one.content_path)
         key = ".".join(one.dimensions.values()) or one.id.replace("/", ".")
+        _require_paths(contract, one.dimensions)
         same = sum(job.id.partition(":")[2].partition("#")[0] == key for job in made)
         made.append(
             _job(contract, f"{contract.name}:{key}{f'#{same + 1}' if same else ''}", bundle, settings, wave, before, one.id)
         )
+    _require_apart(contract, made)
     return made
+
+
+def _require_apart(contract: AgentContract, made: list[Job]) -> None:
+    """No two jobs leave the same file, as far as it can be told before they have run."""
+    seen: dict[str, str] = {}
+    for job in made:
+        for spec in contract.outputs:
+            path = spec.path(contract.variables | job.dimensions)
+            if path and path in seen:
+                message = f"{job.id} and {seen[path]} would both leave {path}"
+                hint = f"put what tells them apart into path_template of {spec.name}, or run it once, without `each`"
+                raise StrataError("SAME_OUTPUT", message, hint, final=True)
+            if path:
+                seen[path] = job.id
 
 
 def _require_paths(contract: AgentContract, dimensions: Dimensions) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-from lib.attempt.verdicts import Verdict
 from lib.contract import CORE, ExitCode, Json, StrataError
 from lib.disk import files, records, redact
 from lib.process import environment, running
@@ -21,14 +20,12 @@ from packs.downstream import handoff
 from packs.downstream.bundles import ContextBundle
 from packs.downstream.contract import AgentContract
 from packs.downstream.handoff import Claimed, Result
+from packs.downstream.helping import ASKED, CONTRACT, ERROR, Asked
 from packs.downstream.jobs import Job
 from packs.downstream.settings import Settings
 
 HANDOFF_DIR = "DOWNSTREAM_HANDOFF_DIR"
-CONTRACT = "contract.json"  # in the handoff folder
-ASKED = "asked.json"  # for our own helpers: what the settings allow, and where evidence goes
 LOG = "agent.log"  # beside the handoff folder: all it printed
-ERROR = "error.json"  # in the handoff folder: why a helper of ours failed
 FILES = "files"
 
 
@@ -39,7 +36,7 @@ def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: Conte
     secrets = [os.environ[name] for name in contract.execution.env if os.environ.get(name)]
     redact.remember(*secrets)
     word = handoff.nonce(_salt(call), str(step), attempt.name, job.digest)
-    bundle = handoff.prepare(folder, bundle, word, call.cwd)
+    handoff.prepare(folder, bundle, word, call.cwd, settings)
     files.write_json(folder / CONTRACT, records.document(contract))
     ledger = Ledger(call.session.folder)
     place = call.session.relative(attempt)
@@ -50,17 +47,19 @@ def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: Conte
             result = handoff.read(folder, contract, word)
         except BaseException:  # whatever became of it: what is not known is what it may have cost
             _settle(ledger, held, None)
+            files.redact_below(folder)
             raise
     _settle(ledger, held, result)
-    spent = _require_within(contract, result)
+    spent = _require_within(contract, job, result)
     if result.status != "complete":
         raise _failed(contract, result)
     taken = handoff.accept(result, contract, job.dimensions, folder, out / FILES)
     files.redact_below(out / FILES)
+    files.redact_below(folder)
     left = replace(result, outputs=tuple(taken))
     document = records.document(left)
     files.write_json(out / handoff.RESULT, document)
-    return {"verdict": Verdict("done").word, "downstream": summary(contract, taken, left, timer.elapsed_seconds(), spent)}
+    return {"verdict": "done", "downstream": summary(contract, taken, left, timer.elapsed_seconds(), spent)}
 
 
 def _salt(call: Call) -> str:
@@ -96,16 +95,17 @@ def _settle(ledger: Ledger, held: Reservation | None, result: Result | None) -> 
         )
 
 
-def _require_within(contract: AgentContract, result: Result) -> float | None:
+def _require_within(contract: AgentContract, job: Job, result: Result) -> float | None:
     """What it spent; more than it may is no success, whatever it left."""
     spent, most = result.metrics.cost_usd, contract.budget.max_cost_usd
     if spent is not None and spent > most:
         message = f"{contract.name} says it spent {spent:g} USD, and may spend {most:g}"
         raise StrataError("BUDGET_EXCEEDED", message, "raise max_cost_usd in its contract", ExitCode.NEEDS_ESCALATION, final=True)
     searched = result.metrics.searches_performed
-    if searched > contract.budget.max_searches:
-        message = f"{contract.name} says it searched {searched} times, and may {contract.budget.max_searches} times"
-        raise StrataError("BUDGET_EXCEEDED", message, "raise max_searches in its contract", ExitCode.NEEDS_ESCALATION, final=True)
+    if searched > job.searches:
+        message = f"{contract.name} says it searched {searched} times, and may {job.searches} times"
+        hint = "raise max_searches in its contract, and in the settings"
+        raise StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, final=True)
     return spent
 
 
@@ -158,18 +158,17 @@ def command(call: Call, contract: AgentContract, settings: Settings, folder: Pat
     if execution.type == "subprocess":
         return [*_filled(execution.command, contract, folder), str(folder)]
     server = settings.mcp_servers.get(execution.server)
-    asked = {
-        "command": _filled(server.command if server else execution.command, contract, folder),
-        "env": list(_variables(contract, settings)),
-        "session": str(call.session.folder),
-        "attempt": str(attempt),
-        "driver": call.driver,
-        "fixtures": str(Path(call.options.fixtures).absolute()) if call.driver == "replay" else "",
-        "hosts": list(settings.webhook_allowed_hosts),
-        "insecure": settings.webhook_allow_insecure,
-        "private": settings.webhook_allow_private,
-    }
-    files.write_json(folder / ASKED, asked)
+    asked = Asked(
+        command=tuple(_filled(server.command if server else execution.command, contract, folder)),
+        session=str(call.session.folder),
+        attempt=str(attempt),
+        driver=call.driver,
+        fixtures=str(Path(call.options.fixtures).absolute()) if call.driver == "replay" else "",
+        hosts=settings.webhook_allowed_hosts,
+        insecure=settings.webhook_allow_insecure,
+        private=settings.webhook_allow_private,
+    )
+    files.write_json(folder / ASKED, records.document(asked))
     return [sys.executable, "-u", str(CORE / f"packs/downstream/{execution.type}_call.py"), str(folder)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from lib.contract import Json, StrataError, nearest
+from lib.contract import CORE, Json, StrataError, nearest
 from lib.disk import config, files, places, records, schemas
 
 from packs.downstream import checking
@@ -24,7 +24,7 @@ def find_folder(text: str, cwd: Path) -> Path:
     return found.resolve()
 
 
-def load_all(folder: Path, settings: Settings, only: tuple[str, ...] = ()) -> Contracts:
+def load_all(folder: Path, settings: Settings, only: tuple[str, ...] = (), cwd: Path | None = None) -> Contracts:
     """Every contract that is enabled, each checked alone and all of them together."""
     there = sorted(path for path in folder.iterdir() if (path / FILE).is_file())
     if not there:
@@ -32,7 +32,7 @@ def load_all(folder: Path, settings: Settings, only: tuple[str, ...] = ()) -> Co
     documents: dict[str, config.Document] = {}
     every: Contracts = {}
     for path in there:
-        document, contract = _load(path, settings)
+        document, contract = _load(path, settings, cwd)
         documents[contract.name], every[contract.name] = document, contract
     wanted = only or settings.enabled_agents
     for name in wanted:
@@ -51,21 +51,21 @@ def load_all(folder: Path, settings: Settings, only: tuple[str, ...] = ()) -> Co
     return enabled
 
 
-def one(folder: Path, settings: Settings) -> AgentContract:
+def one(folder: Path, settings: Settings, cwd: Path | None = None) -> AgentContract:
     """One that was planned: checked alone."""
     if not (folder / FILE).is_file():
         raise StrataError("NO_CONTRACTS", f"there is no {folder / FILE}", "run it again: it is planned anew", final=True)
-    return _load(folder, settings)[1]
+    return _load(folder, settings, cwd)[1]
 
 
-def _load(folder: Path, settings: Settings) -> tuple[config.Document, AgentContract]:
+def _load(folder: Path, settings: Settings, cwd: Path | None) -> tuple[config.Document, AgentContract]:
     document = config.read(folder / FILE)
     for path, message in schemas.problems(document.data, schemas.load("downstream/agent")):
         raise document.error(path, f"{schemas.pointer(path)}: {message}", _hint(path, document.data))
     data = cast(Json, document.data)
     for output in data["outputs"]:  # paths are the agent's own: what older contracts put in front of them says the same
         output["path_template"] = output["path_template"].removeprefix(f"downstream/{data['name']}/")
-    contract = records.of({**data, "folder": str(folder), "digest": _digest(folder)}, AgentContract)
+    contract = records.of({**data, "folder": str(folder), "digest": _digest(folder, data["execution"], cwd)}, AgentContract)
     checking.alone(document, contract, settings)
     return document, contract
 
@@ -76,9 +76,18 @@ def _hint(path: list[Any], data: Any) -> str:
     return f"the format is in {FORMAT}"
 
 
-def _digest(folder: Path) -> str:
-    """Of the contract and all that stands beside it: what an agent is made of."""
-    kept = [
-        p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts and "node_modules" not in p.parts
-    ]
-    return files.digest([(str(p.relative_to(folder)), files.sha256(p)) for p in kept])[:16]
+def _digest(folder: Path, execution: Json, cwd: Path | None) -> str:
+    """Of the contract and all that stands beside it; of a Python class elsewhere, its module and those beside that."""
+    kept = [(p, folder) for p in sorted(folder.rglob("*"))]
+    module = _module(folder, str(execution.get("module", "")), cwd)
+    kept += [(p, module.parent) for p in sorted(module.parent.glob("*.py"))] if module else []
+    skipped = {"__pycache__", "node_modules"}
+    found = [(str(p.relative_to(root)), files.sha256(p)) for p, root in kept if p.is_file() and not skipped & set(p.parts)]
+    return files.digest(found)[:16]
+
+
+def _module(folder: Path, name: str, cwd: Path | None) -> Path | None:
+    """The file of a module that stands outside the contract's folder."""
+    spots = [root / Path(*name.split(".")).with_suffix(".py") for root in (folder, *([cwd] if cwd else []), CORE)] if name else []
+    found = next((path for path in spots if path.is_file()), None)
+    return found if found and not found.is_relative_to(folder) else None

@@ -18,11 +18,11 @@ from lib.disk import files, records
 from packs.downstream import bundles, helping
 from packs.downstream.contract import AgentContract
 from packs.downstream.handoff import MOST_RESULT, RESULT
-from packs.downstream.helping import Asked
+from packs.downstream.helping import CONTRACT, Asked
 
 
 def main(folder: Path, asked: Asked) -> None:
-    contract = records.read(folder / "contract.json", AgentContract)
+    contract = records.read(folder / CONTRACT, AgentContract)
     try:
         text = asyncio.run(_call(folder, contract, asked))
     except StrataError:

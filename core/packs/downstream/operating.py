@@ -21,7 +21,7 @@ NEEDS_RUN = ("bundle", "run")
 def _contracts(call: Call) -> tuple[settings_file.Settings, Path, Contracts]:
     settings = settings_file.require_enabled()
     folder = loading.find_folder(call.options.agents or settings.agents_dir, call.cwd)
-    return settings, folder, loading.load_all(folder, settings, tuple(call.options.only))
+    return settings, folder, loading.load_all(folder, settings, tuple(call.options.only), call.cwd)
 
 
 def _said(**fields: object) -> Json:
@@ -35,7 +35,11 @@ def check(call: Call) -> Json:
         f"{one.name} {one.version}  {one.execution.type}, up to {one.budget.max_cost_usd:g} USD, {one.budget.timeout_seconds:g} s"
         for one in contracts.values()
     ]
-    return _said(folder=str(folder), agents=list(contracts), text="\n".join([*rows, f"{len(rows)} contracts in {folder} hold"]))
+    return _said(
+        folder=str(folder),
+        agents=list(contracts),
+        text="\n".join([*rows, f"{len(rows)} contract{'s' if len(rows) != 1 else ''} in {folder}: no mistakes"]),
+    )
 
 
 def show_order(call: Call) -> Json:

@@ -16,10 +16,8 @@ KNOWN_LAYERS = ("layer_0", "layer_1", "layer_2", "layer_3", "integrations", "val
 
 
 class TogetherBudget(Struct, frozen=True):
-    """Of all downstream agents of a run."""
-
-    max_cost_usd: float = 30.0
-    max_searches: int = 0
+    max_cost_usd: float = 30.0  # of all downstream agents of a run
+    max_searches: int = 0  # the most any of them may search
 
 
 class Server(Struct, frozen=True):
@@ -30,7 +28,7 @@ class Server(Struct, frozen=True):
 
 
 class Vocabulary(Struct, frozen=True, eq=True):
-    """The values each dimension had in old runs, whose names say no more."""
+    """The values of each dimension: what a whole run researches, and what the names of old runs are read by."""
 
     vertical: tuple[str, ...] = ()
     title: tuple[str, ...] = ()

@@ -29,14 +29,15 @@ def plan(at: At) -> Json:
     settings = settings_file.require_enabled()
     folder = loading.find_folder(at.text("agents"), at.call.cwd)
     only = tuple(name for name in at.text("only").split(",") if name and name != ALL)
-    contracts = loading.load_all(folder, settings, only)
+    contracts = loading.load_all(folder, settings, only, at.call.cwd)
     manifest = upstream.load(at.text("run"), at.call.cwd, settings, at.session)
     made = jobs.plan(contracts, manifest, at.call.cwd, settings, only)
     _cap(at, settings)
     at.leave("jobs", {"agents": str(folder), "execution_id": manifest.execution_id, **records.document(made)})
     warnings = [f"{name} is left out: {why}" for name, why in made.left_out.items()]
     outside = [] if upstream.is_this(at.text("run")) else [manifest.path]
-    return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside]}
+    external = [one.path for contract in contracts.values() for one in contract.inputs.external]
+    return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside, *external]}
 
 
 def _cap(at: At, settings: Settings) -> None:
@@ -76,7 +77,7 @@ def publish(at: At) -> Json:
         done = "complete" if entry.verdict == "done" else entry.status
         found.append(Left(job.id, job.agent, job.version, entry.status, done, job.dimensions, left, entry.message))
     at.leave("listing", {"schema_version": "1.0.0", "layer": "downstream", "agents": records.document(found)})
-    _tell(at, found)
+    _tell(at, found, str(files.read_json(at.task.input_path("jobs"))["execution_id"]))
     warnings = [f"{one.job}: {one.status}: {one.message}" for one in found if one.completion_status != "complete"]
     return {"verdict": "done", "warnings": warnings}
 
@@ -96,13 +97,25 @@ def _published(source: Path, target: Path, job: Job, agents: Path, settings: Set
     return tuple(left)
 
 
-def _tell(at: At, found: list[Left]) -> None:
+def _tell(at: At, found: list[Left], run: str) -> None:
     rows = tuple((one.job, one.completion_status, ", ".join(o.path for o in one.outputs) or one.message) for one in found)
     counts = Counter(one.completion_status for one in found)
     text = ", ".join(f"{number} {word}" for word, number in counts.items())
-    at.leave(
-        "section", records.document(Section("Downstream", (Part("", text, ("agent", "how it ended", "what it left"), rows),)))
-    )
+    part = Part("", text, ("agent", "how it ended", "what it left"), rows)
+    at.leave("section", records.document(Section(f"Downstream of {run.rpartition('/')[2]}", (part,))))
 
 
-VERBS: dict[str, Callable[[At], Json]] = {"plan": plan, "publish": publish, **gtm.STEPS}
+def answers(at: At) -> Json:
+    """What was asked of the knowledge base, and what it answered, for whoever reads the report."""
+    path = at.task.input_path("roster")
+    rows: list[tuple[str, ...]] = []
+    for entry in rosters.read(path).entries:
+        text = (path.parent / entry.outputs["answer"]).read_text(encoding="utf-8") if "answer" in entry.outputs else entry.message
+        said, _, documents = text.partition("\n\n")[2].partition("\n\n[1] ")
+        rows.append((str(entry.item), said.strip(), documents.partition(" (")[0]))
+    part = Part("", "", ("question", "answer", "first of its documents"), tuple(rows))
+    at.leave("section", records.document(Section("Asked of the knowledge base", (part,))))
+    return {"verdict": "done"}
+
+
+VERBS: dict[str, Callable[[At], Json]] = {"plan": plan, "publish": publish, "answers": answers, **gtm.STEPS}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, cast
 
-from lib.contract import HOUSE, Json, StrataError
+from lib.contract import HOUSE, StrataError
 from lib.disk import files, records
 from lib.session import began, catalogue, produced
 from lib.session.produced import CONTEXT
@@ -86,8 +85,8 @@ def _of_session(session: Path, partial: bool, phase: str = "") -> Manifest:
     roots = {"session": session, "workspace": Path(began.read(session).cwd or ".")}
     name = f"{session.name}/{phase}" if phase else session.name
     entries = tuple(_entry(one, roots[one.root], name) for one in found if partial or one.completion_status == "complete")
-    written = session / produced.FILE
-    return _parted(name, written if written.exists() else session, entries)
+    of_phase = sorted(session.glob(f"phases/phase-*-{phase}/*/{produced.FILE}")) if phase else []
+    return _parted(name, of_phase[0] if of_phase else session / produced.FILE, entries)
 
 
 def _phase(identity: str) -> str:
@@ -190,10 +189,10 @@ def _of_file(path: Path, settings: Settings, partial: bool) -> Manifest:
 
 
 def _place(manifest: Path, text: str) -> Path:
-    """Beside the manifest, or where the paths of older ones begin: some folder above it."""
-    for folder in (manifest.parent, *manifest.parent.parents):
-        if files.is_file(folder / text):
-            return folder / text
+    """Beside the manifest, or where the paths of older ones begin: at most two folders above it. Nothing leads out of there."""
+    for folder in (manifest.parent, *list(manifest.parent.parents)[:2]):
+        if files.is_file(files.below(folder, text, "the output")):
+            return files.inside(folder, text, "the output")
     return manifest.parent / text
 
 
@@ -214,7 +213,3 @@ def dimensions_of(entries: list[OutputEntry]) -> dict[str, list[str]]:
         for name, value in one.dimensions.items():
             found.setdefault(name, {})[value] = None
     return {name: list(values) for name, values in found.items()}
-
-
-def described(manifest: Manifest) -> Json:
-    return cast(Json, records.document(cast(Any, manifest)))

@@ -22,24 +22,23 @@ from lib.disk import files, records, redact
 from lib.web.door import Door, Page
 from lib.web.rules import Rules, refuse
 
-from packs.downstream import bundles, helping
+from packs.downstream import bundles, helping, hosts
 from packs.downstream.bundles import ContextBundle, Given
 from packs.downstream.contract import AgentContract
 from packs.downstream.handoff import MOST_RESULT, RESULT
-from packs.downstream.helping import Asked
+from packs.downstream.helping import CONTRACT, Asked
 
 LONGEST_WAIT = 60.0  # between two looks, whatever the service asks for
-ONE_REQUEST = 60.0  # seconds
 MOST_SENT = 50_000_000
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 
 def main(folder: Path, asked: Asked) -> None:
-    contract = records.read(folder / "contract.json", AgentContract)
+    contract = records.read(folder / CONTRACT, AgentContract)
     bundle = bundles.read(folder / bundles.FILE)
     headers, secrets = resolved(contract)
     redact.remember(*secrets)
-    host, url = allowed(contract.execution.url, asked)
+    host, url = hosts.allowed(contract.execution.url, asked.hosts, asked.insecure)
     door = _door(asked, host, contract)
     body = payload(bundle, Path(asked.session).name)
     if sum(len(v) for v in _contents(body)) > MOST_SENT:
@@ -78,30 +77,6 @@ def resolved(contract: AgentContract) -> tuple[dict[str, str], list[str]]:
     return {name: _REFERENCE.sub(value, text) for name, text in contract.execution.headers.items()}, secrets
 
 
-def allowed(text: str, asked: Asked) -> tuple[str, str]:
-    """The host and the address as they are used, if the settings name them."""
-    import httpx2
-
-    try:
-        url = httpx2.URL(text)
-    except httpx2.InvalidURL as error:
-        raise refuse(f"{text[:200]!r} is no address: {error}", "https://…") from None
-    if url.scheme != "https" and not (asked.insecure and url.scheme == "http"):
-        raise refuse(f"{text}: a webhook is https", "webhook_allow_insecure: true is for a service on your own machine")
-    if url.userinfo:
-        raise refuse(f"{url.host}: a name or password in the address", "give credentials as a header, by a variable")
-    host = url.raw_host.decode("ascii").lower().rstrip(".")
-    if not host or not any(matches(host, pattern) for pattern in asked.hosts):
-        raise refuse(f"{host or 'no host'} is not on the list of hosts", "webhook_allowed_hosts in the settings of downstream")
-    return host, str(url.copy_with(host=host, fragment=None))
-
-
-def matches(host: str, pattern: str) -> bool:
-    """`*.example.com` is every host below it, at a dot; anything else is itself."""
-    pattern = pattern.lower().rstrip(".")
-    return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1 if pattern.startswith("*.") else host == pattern
-
-
 def _door(asked: Asked, host: str, contract: AgentContract) -> Door:
     rules = Rules(
         schemes=("https", "http") if asked.insecure else ("https",),
@@ -109,7 +84,7 @@ def _door(asked: Asked, host: str, contract: AgentContract) -> Door:
         private=(host,) if asked.private else (),
         robots=False,  # it is ours to ask: the user has named it
         delay_seconds=0.0,
-        timeout_seconds=min(ONE_REQUEST, contract.budget.timeout_seconds),
+        timeout_seconds=contract.budget.timeout_seconds,
         max_bytes=MOST_RESULT,
         max_redirects=0,
         max_wait_seconds=LONGEST_WAIT,
@@ -172,12 +147,11 @@ def _contents(value: Any) -> list[str]:
 
 
 def _believed(page: Page, secrets: list[str]) -> Page:
-    page.require()
     content = page.content
     if any(secret.encode() in content for secret in secrets if len(secret) >= redact.LEAST_NAMED):
         page.path.unlink()  # what is kept as evidence is kept as it came
         raise StrataError("SECRET_ECHOED", "the service sent a secret of ours back", "it is not to be used", final=True)
-    return page
+    return page.require()
 
 
 def _said(page: Page) -> Json:

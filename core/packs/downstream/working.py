@@ -9,9 +9,10 @@ from typing import Any, cast
 from lib.attempt import executor
 from lib.cli import Call
 from lib.contract import LAYER_NAMES, Json, StrataError, command
-from lib.disk import files, records
+from lib.disk import files, lenient, records
 from lib.plan.task import Output, Task
 from lib.session import events
+from lib.session.outcome import Outcome
 from lib.session.step import Step, bare_step
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,7 +41,7 @@ def asked(call: Call, task: Task) -> Task:
         return task
     settings = settings_file.require_enabled()
     folder = loading.find_folder(str(task.input_path("agents")), call.cwd)
-    contracts = {task.target: loading.one(folder / task.target, settings)}
+    contracts = {task.target: replace(loading.one(folder / task.target, settings, call.cwd), depends_on=())}
     manifest = upstream.load(str(task.input_path("run")), call.cwd, settings)
     planned = list(jobs.plan(contracts, manifest, call.cwd, settings, (task.target,)).jobs)
     if len(planned) > 1:
@@ -59,7 +60,7 @@ def prepare(call: Call, task: Task) -> Work:
         raise StrataError("BAD_ITEMS", f"this is no job: {error}", "`downstream.py run` plans jobs", final=True) from None
     settings = settings_file.read()
     folder = loading.find_folder(str(task.inputs["agents"]), call.cwd)
-    contract = loading.one(folder / job.agent, settings)
+    contract = loading.one(folder / job.agent, settings, call.cwd)
     session = Path(call.options.session_dir).resolve() if call.options.session_dir else None
     manifest = upstream.load(str(task.inputs["run"]), call.cwd, settings, session)
     bundle = jobs.bundle_of(job, contract, manifest, call.cwd)
@@ -167,7 +168,7 @@ def handed(session: Path, bundle: ContextBundle) -> Json:
     if bundle.job:
         inputs["about"] = ", ".join(f"{name}: {value}" for name, value in bundle.job.items())
     if bundle.absent:
-        inputs["absent"] = ", ".join(bundle.absent)
+        inputs["absent"] = f"{', '.join(bundle.absent)} (the run has none: do without)"
     return inputs
 
 
@@ -205,10 +206,20 @@ def _end_of(work: Work, document: Json) -> Json:
         "agent_name": work.contract.name,
         "status": document.get("status") or document.get("verdict"),
         "duration_seconds": document.get("duration_seconds"),
-        "output_count": len(known.get("output_paths") or document.get("outputs") or ()),
+        "output_count": len(known.get("output_paths") or _own(work.contract, document)),
         "cost_usd": known.get("estimated_cost_usd", document.get("cost_usd")),
-        "tokens_used": known.get("tokens_used", document.get("tokens")),
+        "tokens_used": known.get("tokens_used", _tokens(document)),
     }
+
+
+def _own(contract: AgentContract, document: Json) -> list[Json]:
+    """Of what an agent session left, the outputs of its contract."""
+    left = cast(list[Json], document.get("outputs") or [])
+    return [one for one in left if contract.output(str(one.get("output")))]
+
+
+def _tokens(document: Json) -> int:
+    return lenient.of(document, Outcome).tokens
 
 
 def _say(call: Call, event: str, detail: Json) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from packs.kb import prose
 from packs.kb.records import CROSS, DETAIL, FULL, INDEX, SUMMARY, Document, Index
-from packs.kb.routing import Route, Router, State
+from packs.kb.routing import ConversationState, Route, Router
 from packs.kb.search import Passage, Searcher
 
 LOOKED_AT = 60  # passages
@@ -66,7 +66,7 @@ class Base:
     def read(self, path: str) -> str:
         return prose.body((self.folder / self.by_path[path].path).read_text(encoding="utf-8"))
 
-    def route(self, question: str, state: State | None = None) -> Route:
+    def route(self, question: str, state: ConversationState | None = None) -> Route:
         return self.router.route(question, state)
 
     # Finding
@@ -115,15 +115,14 @@ class Base:
 
     # Answering
 
-    def ask(self, question: str, state: State | None = None, route: Route | None = None) -> Answer:
+    def ask(self, question: str, state: ConversationState | None = None, route: Route | None = None) -> Answer:
         chosen = route or self.route(question, state)
         hits = self.hits(chosen)
         covered = round(self.coverage(chosen, hits), 3)
         enough = bool(hits) and (covered >= (MOST_OF_IT if chosen.absent else ENOUGH) or chosen.follows)
         if not enough:
-            missing = f" It has nothing about {', '.join(map(prose.named, chosen.absent))}." if chosen.absent else ""
-            return Answer(question, chosen, False, NOT_THERE + missing, (), (), covered, self.version)
-        text = self._told(chosen, hits)
+            return Answer(question, chosen, False, NOT_THERE + _missing(chosen), (), (), covered, self.version)
+        text = self._told(chosen, hits) + _missing(chosen)
         return Answer(question, chosen, True, text, tuple(hit.document.path for hit in hits), tuple(hits), covered, self.version)
 
     def _told(self, route: Route, hits: list[Hit]) -> str:
@@ -136,6 +135,11 @@ class Base:
         best = hits[0]
         sentences = best_sentences(best.text, route.words) or best.document.summary
         return f"{sentences}\n\n{_named(hits[:3])}"
+
+
+def _missing(route: Route) -> str:
+    names = ", ".join(map(prose.named, route.absent))
+    return f" It has nothing about {names}." if names else ""
 
 
 def _named(hits: list[Hit]) -> str:
@@ -152,7 +156,7 @@ def best_sentences(text: str, words: tuple[str, ...], most: int = 3) -> str:
     return " ".join(sentence for _, _, sentence in sorted(chosen, key=lambda entry: -entry[1]))
 
 
-def after(state: State, answer: Answer) -> State:
+def after(state: ConversationState, answer: Answer) -> ConversationState:
     """The conversation, one turn further. What is named anew takes the place of what was; what is not named stays."""
     route = answer.route
     if not answer.found:

@@ -20,11 +20,11 @@ class KnowledgeBaseBuilder(DownstreamAgent):
         """Takes what the run has to give into the store, and leaves what became of it. Run again, it changes nothing."""
         for one in self.bundle.entries:
             one.verify()
-        root = Path(self.bundle.working_dir) / str(self.bundle.config.get("kb") or default_root())
+        known = self.bundle.settings
+        root = Path(self.bundle.working_dir) / str(self.bundle.config.get("kb") or f"{known['output_dir']}/{FOLDER}")
+        names = {value: tuple(called) for value, called in known["aliases"].items()}
         offered = taking.sources(self.bundle.entries, self.bundle.execution_id)
-        built = Store(root).build(
-            offered, self.bundle.execution_id, self.bundle.manifest_path, now(), settings_file.read().aliases
-        )
+        built = Store(root).build(offered, self.bundle.execution_id, self.bundle.manifest_path, now(), names)
         self.write_json("kb_manifest", records.document(Store(root).manifest()))
         self.write("changes", told(built.version.version, built.new, built.version.changelog, built.version.total_documents))
 

@@ -20,7 +20,7 @@ from packs.downstream import settings as settings_file
 from packs.downstream import upstream
 from packs.kb import asking, builder, changes, librarian, page, serving, taking
 from packs.kb.asking import Answer, Base
-from packs.kb.routing import State
+from packs.kb.routing import ConversationState
 from packs.kb.store import Store
 
 CONVERSATIONS = "conversations"  # in the root
@@ -82,7 +82,7 @@ def versions(call: Call) -> Json:
 def diff(call: Call) -> Json:
     words = [int(word) for word in call.options.words if word.isdigit()]
     known = store(call)
-    if len(words) != 2:
+    if len(words) != 2 or len(call.options.words) != 2:
         usage("diff takes two versions", f"{command('kb')} diff 1 2")
     before, after = (known.index(known.require(number).version) for number in words)
     found = changes.changed(before, after)
@@ -94,8 +94,8 @@ def prune(call: Call) -> Json:
     known = store(call)
     known.require()
     free, read = known.prune(call.options.keep, call.options.yes)
-    verb = "removed" if call.options.yes else "could go; --yes removes them"
-    text = f"{', '.join(map(str, free)) or 'no versions'}: {verb}" + (
+    verb = "" if not free else ": removed" if call.options.yes else " could go: --yes removes them"
+    text = f"{', '.join(map(str, free)) or 'no version is old enough to go'}{verb}" + (
         f"; being read, and kept: {', '.join(map(str, read))}" if read else ""
     )
     return said(versions=free, read=read, removed=call.options.yes, text=text)
@@ -139,7 +139,8 @@ def ask(call: Call) -> Json:
     if call.options.task:
         return _as_a_stage(call, question)
     path = _conversation(call)
-    state = records.read(path, State) if path and path.exists() else State(session_id=call.options.conversation or "")
+    state = ConversationState(session_id=call.options.conversation)
+    state = records.read(path, ConversationState) if path and path.exists() else state
     with opened(call) as base:
         answer = base.ask(question, state)
         doubts = bool(answer.route.doubt) or not answer.found
@@ -159,8 +160,14 @@ def _librarian(call: Call, base: Base, answer: Answer) -> Json:
     try:
         reply = executor.run_agent(call, agents.load(librarian.AGENT), task)
     except StrataError as error:
-        return _document(answer, warning=f"no agent could be asked ({error.message})")
-    return _document(answer) | librarian.believed(base, answer, reply)
+        return _warned(_document(answer), f"no agent could be asked: {error.message}")
+    said = librarian.believed(base, answer, reply)
+    return _warned(_document(answer), str(said["warning"])) if "warning" in said else _document(answer) | said
+
+
+def _warned(document: Json, why: str) -> Json:
+    """A person reads the text alone."""
+    return document | {"warning": why, "text": f"{document['text']}\n\n({why}. --no-model asks none.)"}
 
 
 def _as_a_stage(call: Call, question: str) -> Json:
@@ -184,7 +191,7 @@ def chat(call: Call) -> Json:
     """At a terminal, until an empty line."""
     if not sys.stdin.isatty():
         usage("chat is for a terminal", f'{command("kb")} ask "…" answers one question')
-    state = State(session_id="chat")
+    state = ConversationState(session_id="chat")
     with opened(call) as base:
         there = ", ".join([*base.router.known["domain"], *base.router.known["vertical"], *base.router.known["persona"]])
         print(f"Version {base.version}: {there}. `tell me more` goes deeper; an empty line ends.", file=sys.stderr)

@@ -45,11 +45,12 @@ class Recipe(Struct, frozen=True):
     vertical: str = ""
     persona: str = ""
     related: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # what is looked for in its sources
 
     @property
     def made_of(self) -> str:
         known = [(one.key, one.sha256, one.run, one.date) for one in self.sources]
-        return files.digest([RENDERER, self.path, self.title, self.related, known])[:24]
+        return files.digest([RENDERER, self.path, self.title, self.related, self.names, known])[:24]
 
     def document(self, text: str) -> Document:
         """Its line in the index."""
@@ -116,14 +117,7 @@ def recipes(corpus: Corpus) -> Iterator[Recipe]:
 def _whole(corpus: Corpus, source: Source) -> Recipe:
     """A source as it is, under the name of what it is about."""
     about = ", ".join(prose.named(v) for v in (source.vertical, source.persona, source.domain) if v and v != GENERAL)
-    kinds = {
-        "playbook_2d": "Playbook",
-        "playbook_3d": "Playbook",
-        "service_category": "Report",
-        "vertical": "Report",
-        "title": "Persona report",
-    }
-    title = f"{kinds[source.type]}: {about}" if source.type in kinds else f"Report: {prose.named(source.name)}"
+    title = f"{_KINDS[source.type]}: {about}" if source.type in _KINDS else f"Report: {prose.named(source.name)}"
     return Recipe(
         path=source.path,
         title=title,
@@ -177,6 +171,7 @@ def _domain(corpus: Corpus, domain: str) -> Iterator[Recipe]:
             make=lambda read: _extracts(f"Buyer journey: {name}", [read(one) for one in journeys], corpus.called(domain)),
             domain=domain,
             related=tuple(one.path for one in journeys),
+            names=corpus.called(domain),
         )
     for vertical in verticals:
         yield from _intersection(corpus, domain, vertical)
@@ -207,6 +202,7 @@ def _intersection(corpus: Corpus, domain: str, vertical: str) -> Iterator[Recipe
         domain=domain,
         vertical=vertical,
         related=tuple(f"{base}/personas/{one.persona}.md" for one in playbooks),
+        names=(*corpus.called(domain), *corpus.called(vertical)),
     )
     for playbook in playbooks:
         yield _brief(corpus, playbook)

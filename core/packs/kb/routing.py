@@ -48,7 +48,7 @@ class Route(Struct, frozen=True):
         return {name: values for name, values in given.items() if values}
 
 
-class State(Struct, frozen=True):
+class ConversationState(Struct, frozen=True):
     """Of a conversation: what it is about, how deep, and what was shown."""
 
     session_id: str = ""
@@ -72,7 +72,7 @@ class Router:
         self.patterns = {value: _pattern(_called(value, aliases)) for field in self.known.values() for value in field}
         self.elsewhere = {value: _pattern(_called(value, aliases)) for value in aliases if value not in self.patterns}
 
-    def route(self, question: str, state: State | None = None) -> Route:
+    def route(self, question: str, state: ConversationState | None = None) -> Route:
         spans = self._spans(question)
         found = {field: tuple(value for value in values if value in spans) for field, values in self.known.items()}
         absent = tuple(value for value in self.elsewhere if value in spans)
@@ -83,6 +83,8 @@ class Router:
         route = Route(found["domain"], found["vertical"], found["persona"], tier, across, words, rest, absent=absent)
         if state and state.turn_count and (_MORE.match(question) or not (words or any(found.values()))):
             return _following(route, state)
+        if state and state.turn_count and not any(found.values()) and not across and not absent:
+            return _focused(route, state)
         if absent:
             names = ", ".join(map(prose.named, absent))
             return replace(route, doubt=f"it speaks of {names}, which the knowledge base does not have")
@@ -113,7 +115,15 @@ def _words(question: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(prose.words(question)))
 
 
-def _following(route: Route, state: State) -> Route:
+def _focused(route: Route, state: ConversationState) -> Route:
+    """Another question about what was asked before: it stays in focus, and is answered in more detail."""
+    kept = {"domains": state.current_domain, "verticals": state.current_vertical, "personas": state.current_persona}
+    focus = {name: (value,) for name, value in kept.items() if value}
+    tier = max(route.tier, DETAIL, key=TIERS.index) if focus else route.tier
+    return replace(route, tier=tier, doubt="" if focus else "it names no domain, vertical or persona", **focus)
+
+
+def _following(route: Route, state: ConversationState) -> Route:
     """It goes on with what was asked before, one step deeper."""
     deeper = TIERS[min(TIERS.index(state.current_tier) + 1, len(TIERS) - 1)]
 

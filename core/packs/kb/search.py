@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from packs.kb import prose
-from packs.kb.records import Document, Index
+from packs.kb.records import SEARCH, Document, Index
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS documents(
@@ -61,14 +61,8 @@ def _take_in(base: sqlite3.Connection, one: Document, text: str) -> None:
 class Searcher:
     """Of one version; it is only read."""
 
-    def __init__(self, folder: Path, file: str = "index.sqlite") -> None:
-        self.base = sqlite3.connect(f"file:{folder / file}?mode=ro&immutable=1", uri=True, check_same_thread=False)
-
-    def __enter__(self) -> Searcher:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.base.close()
+    def __init__(self, folder: Path) -> None:
+        self.base = sqlite3.connect(f"file:{folder / SEARCH}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
     def find(self, words: Sequence[str], where: Mapping[str, Sequence[str]] | None = None, most: int = 20) -> list[Passage]:
         """The best passages for any of these words. `where`: by column of the documents, the values it may have."""

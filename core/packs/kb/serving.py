@@ -13,7 +13,7 @@ from lib.contract import Json
 from packs.kb import prose
 from packs.kb.asking import Base, after
 from packs.kb.records import FULL, SUMMARY, TIERS, Document
-from packs.kb.routing import Route, State
+from packs.kb.routing import ConversationState, Route
 
 MOST_CONVERSATIONS = 1000
 
@@ -42,7 +42,7 @@ def run(base: Base, served: Callable[[str], None]) -> None:
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 
-    states: dict[str, State] = {}
+    states: dict[str, ConversationState] = {}
     instructions = (
         "A knowledge base of research by domain, vertical and persona. Search first; read a document at the depth you need: "
         f"{', '.join(TIERS)}. Name the path of every document you rely on. What search does not find is not in it."
@@ -93,7 +93,7 @@ def run(base: Base, served: Callable[[str], None]) -> None:
     @server.tool(description="Answer a question with passages and their documents. Follow-ups such as `tell me more` go deeper.")
     def ask(question: str, conversation: str = "") -> Json:  # type: ignore[reportUnusedFunction]
         served(f"ask {question}")
-        state = states.get(conversation, State(session_id=conversation))
+        state = states.get(conversation, ConversationState(session_id=conversation))
         answer = base.ask(question, state)
         if conversation:
             if len(states) >= MOST_CONVERSATIONS:

@@ -27,7 +27,6 @@ from packs.kb.rendering import Corpus, Names, Recipe
 
 LOCK = ".lock"
 PIN = ".pin"  # in a version: held by whoever reads it
-KEEP = 5  # versions that pruning leaves
 
 
 class Offered(Struct, frozen=True):
@@ -69,15 +68,13 @@ class Store:
     @contextmanager
     def pinned(self, version: int = 0) -> Generator[Path]:
         """The folder of a version, which stays as long as it is read."""
-        while True:
-            folder = self.folder(self.require(version).version)
-            try:
-                descriptor = os.open(folder / PIN, os.O_RDONLY)
-            except FileNotFoundError:
-                if version:
-                    raise
-                continue  # it was pruned between our look and our step: another one is current
-            break
+        known = self.require(version)
+        folder = self.folder(known.version)
+        try:
+            descriptor = os.open(folder / PIN, os.O_RDONLY)
+        except FileNotFoundError:
+            hint = "it is being pruned, or somebody removed files of it: name another version, or build it anew"
+            raise StrataError("NO_VERSION", f"version {known.version} of {self.root} is no longer whole", hint) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield folder

@@ -291,9 +291,20 @@ def test_a_job_for_each_output_is_given_what_agrees_with_it(tmp_path: Path) -> N
     entries += [("vertical", {"vertical": v}) for v in VALUES["vertical"]] + [("horizontal", {})]
     manifest = manifest_of(tmp_path, *entries)
     inputs = Inputs(required=(InputSpec("playbook_2d"), InputSpec("vertical"), InputSpec("horizontal")))
-    first = AgentContract("first", "1.0.0", inputs, (OutputSpec("out", "o.md"),), Execution("subprocess", each="playbook_2d"))
+    first = AgentContract(
+        "first",
+        "1.0.0",
+        inputs,
+        (OutputSpec("out", "{vertical}_{title}.md", variables=("vertical", "title")),),
+        Execution("subprocess", each="playbook_2d"),
+    )
     second = AgentContract(
-        "second", "1.0.0", inputs, (OutputSpec("out", "o.md"),), Execution("subprocess", each="vertical"), depends_on=("first",)
+        "second",
+        "1.0.0",
+        inputs,
+        (OutputSpec("out", "{vertical}.md", variables=("vertical",)),),
+        Execution("subprocess", each="vertical"),
+        depends_on=("first",),
     )
     planned = jobs.plan({"first": first, "second": second}, manifest, tmp_path, SETTINGS)
     assert [job.id for job in planned.jobs][:2] == ["first:healthcare.cfo_cluster", "first:healthcare.procurement"]
@@ -306,7 +317,13 @@ def test_a_job_for_each_output_is_given_what_agrees_with_it(tmp_path: Path) -> N
 def test_a_job_is_another_when_what_it_is_given_changes_and_only_then(tmp_path: Path) -> None:
     entries = [("vertical", {"vertical": v}) for v in VALUES["vertical"]]
     inputs = Inputs(required=(InputSpec("vertical"),))
-    one = AgentContract("one", "1.0.0", inputs, (OutputSpec("out", "o.md"),), Execution("subprocess", each="vertical"))
+    one = AgentContract(
+        "one",
+        "1.0.0",
+        inputs,
+        (OutputSpec("out", "{vertical}.md", variables=("vertical",)),),
+        Execution("subprocess", each="vertical"),
+    )
 
     def digests(manifest: Manifest) -> dict[str, str]:
         return {job.id: job.digest for job in jobs.plan({"one": one}, manifest, tmp_path, SETTINGS).jobs}

@@ -48,7 +48,7 @@ def test_a_python_class_runs_in_a_process_of_its_own(trial: Any) -> None:
     ]
     start, end = (next(e["detail"] for e in events if e["status"] == f"downstream_agent_{w}") for w in ("start", "complete"))
     assert start | {"wave": 1} == start and start["execution_type"] == "python" and start["input_count"] == 2
-    assert end["agent_name"] == "digest" and end["output_count"] == 3 and end["cost_usd"] == 0
+    assert end["agent_name"] == "digest" and end["output_count"] == 3 and end["cost_usd"] is None
 
 
 def test_a_shell_script_and_a_program_of_node(trial: Any) -> None:
@@ -149,7 +149,7 @@ def test_what_a_failure_blocks_is_blocked_and_says_by_what(trial: Any) -> None:
     assert ran.code == 12, ran.stderr
     listed = trial.listing()
     assert [listed[name]["status"] for name in "abcd"] == ["failure", "blocked", "blocked", "success"]
-    assert "no paper left" in listed["a"]["message"] and "a" in listed["b"]["message"] and "b" in listed["c"]["message"]
+    assert "no paper left" in listed["a"]["message"] and all("a did not succeed" in listed[name]["message"] for name in "bc")
     (trial.workspace / "mine/a/run.py").write_text((trial.workspace / "mine/d/run.py").read_text())
     ran = trial.run()  # it was put right: it and what it blocked run, and nothing else
     assert ran.code == 0, ran.stderr
@@ -211,6 +211,89 @@ def test_a_person_looks_at_it_where_the_settings_ask(trial: Any) -> None:
     assert trial.run("--answer", "review=yes").code == 0
 
 
+def test_what_comes_before_those_before_it_is_an_input_too(trial: Any) -> None:
+    trial.script("a", GOOD)
+    trial.script("b", GOOD, depends_on=["a"])
+    reads = {"required": [{"type": "vertical"}], "downstream_inputs": [{"agent": "a", "output": "out", "required": True}]}
+    trial.script("c", GOOD, depends_on=["b"], inputs=reads)
+    assert trial.run().code == 0, trial.why("c")
+
+
+def test_a_file_outside_the_run_that_changes_is_noticed(trial: Any) -> None:
+    external = {"required": [{"type": "vertical"}], "external": [{"name": "deals", "path": "deals.csv"}]}
+    body = 'leave("out", "out.md", pathlib.Path(bundle["external_data"]["deals"]["content_path"]).read_text())\ndone()'
+    (trial.workspace / "deals.csv").write_text("1\n")
+    trial.script("a", body, inputs=external)
+    folder = trial.contract("b", {"type": "python", "module": "shared", "class": "Shared"})
+    assert folder
+    code = "from packs.downstream.base import DownstreamAgent\nclass Shared(DownstreamAgent):\n    def execute(self):\n        self.write('out', 'ONE')\n"
+    (trial.workspace / "shared.py").write_text(code)
+    (trial.workspace / "lib").mkdir()  # called as one of ours, and none of its business
+    (trial.workspace / "lib/__init__.py").write_text("raise ImportError\n")
+    ran = trial.run()
+    assert ran.code == 0, ran.stderr
+    (trial.workspace / "deals.csv").write_text("2\n")
+    (trial.workspace / "shared.py").write_text(code.replace("ONE", "TWO"))
+    assert trial.run().code == 0
+    assert (trial.left("a/out.md"), trial.left("b/out.md")) == ("2\n", "TWO")
+
+
+def test_what_another_output_rejects_is_not_used(trial: Any) -> None:
+    document = json.loads(trial.manifest.read_text())
+    for vertical, word in (("healthcare", "rejected"), ("legal", "revise")):
+        (trial.workspace / f"up/{vertical}.json").write_text(json.dumps({"decision": word}))
+        dimensions = {"vertical": vertical, "title": "cfo_cluster"}
+        document["outputs"].append(
+            {"agent_name": "x", "type": "validation", "dimensions": dimensions, "path": f"{vertical}.json"}
+        )
+    trial.manifest.write_text(json.dumps(document))
+    inputs = {"required": [{"type": "playbook_2d", "unless": {"type": "validation", "pointer": "/decision", "is": ["rejected"]}}]}
+    trial.script("a", 'leave("out", "out.md", " ".join(bundle["dimensions"]["vertical"]))\ndone()', inputs=inputs)
+    assert trial.run().code == 0
+    assert trial.left("a/out.md") == "legal"
+    (trial.workspace / "up/legal.json").write_text("{}")
+    assert "does not say /decision" in trial.run().error["message"]
+
+
+def test_what_cannot_be_told_apart_is_said_before_anything_runs(trial: Any) -> None:
+    document = json.loads(trial.manifest.read_text())
+    document["outputs"].append({**document["outputs"][0], "id": "v9"})
+    trial.manifest.write_text(json.dumps(document))
+    outputs = [{"name": "out", "path_template": "{vertical}.md", "variables": ["vertical"]}]
+    trial.script("a", GOOD, execution={"each": "vertical"}, outputs=outputs)
+    error = trial.run().error
+    assert error["code"] == "SAME_OUTPUT" and "healthcare.md" in error["message"]
+    shutil.rmtree(trial.workspace / "mine/a")
+    folder = trial.contract(
+        "b",
+        {"type": "agent", "agent": "w.md", "each": "vertical"},
+        outputs=[{"name": "out", "path_template": "{title}.md", "variables": ["title"]}],
+    )
+    (folder / "w.md").write_text("---\nname: w\ndescription: Writes.\ntools: Write\n---\n\nYou write.\n")
+    assert "nothing says which title" in trial.run().error["message"]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../../../../../../../etc/passwd", "link.md"])
+def test_a_manifest_names_files_of_its_own_folder_alone(trial: Any, path: str) -> None:
+    document = json.loads(trial.manifest.read_text())
+    (trial.workspace / "up/link.md").symlink_to("/etc/passwd")
+    document["outputs"][0]["path"] = path
+    trial.manifest.write_text(json.dumps(document))
+    trial.script("a", GOOD)
+    assert trial.run().error["code"] == "UNSAFE_PATH"
+
+
+def test_the_settings_of_a_project_reach_the_builder_of_its_knowledge_base(trial: Any) -> None:
+    trial.settings(output_dir="ours")
+    contract = {"type": "python", "module": "packs.kb.builder", "class": "KnowledgeBaseBuilder"}
+    outputs = [{"name": "kb_manifest", "path_template": "kb_manifest.json"}, {"name": "changes", "path_template": "changes.md"}]
+    trial.contract("knowledge", contract, outputs=outputs, budget={"max_cost_usd": 0, "timeout_seconds": 60})
+    ran = trial.run()
+    assert ran.code == 0, ran.stderr
+    assert (trial.workspace / "ours/knowledge_base/kb_v1").is_dir() and not (trial.workspace / "downstream").exists()
+    assert trial.house.json("kb", "versions").document["current_version"] == 1
+
+
 # Bounds
 
 
@@ -240,13 +323,14 @@ def test_a_timeout_ends_the_whole_tree(trial: Any) -> None:
         ({}, 0, 0.0, 0.5),  # not said: charged at the cap
         ({"cost_usd": 9.0}, 1, 0.5, 0.0),  # more than it may: charged at the cap, and no success
         ({"cost_usd": -1.0}, 1, 0.0, 0.5),
-        ({"cost_usd": 0.1, "searches_performed": 3}, 1, 0.1, 0.0),
+        ({"cost_usd": 0.1, "searches_performed": 3}, 1, 0.1, 0.0),  # the settings allow none, whatever its contract says
     ],
 )
 def test_money_is_what_an_agent_reports_within_its_cap(
     trial: Any, metrics: dict[str, Any], code: int, usd: float, held: float
 ) -> None:
-    trial.script("a", f'result["metrics"] = {metrics!r}\n{GOOD}')
+    budget = {"max_cost_usd": 0.5, "timeout_seconds": 60, "max_searches": 9}
+    trial.script("a", f'result["metrics"] = {metrics!r}\n{GOOD}', budget=budget)
     ran = trial.run("--until", "agents")
     assert (ran.code == 0) == (code == 0) or ran.code == 12, ran.stderr
     lines = [json.loads(line) for line in (trial.session / "ledger.jsonl").read_text().splitlines()]
@@ -279,7 +363,7 @@ def test_an_agent_has_the_variables_it_lists_and_no_secret_besides(trial: Any) -
     mine, other = (json.loads(trial.left(f"{name}/out.md")) for name in "ab")
     assert mine["OUR_KEY"] == "[redacted]"  # it had it, and what it wrote down does not
     assert "OUR_KEY" not in other and not {"OTHER_TOKEN", "ANTHROPIC_API_KEY", "MY_WORD"} & (set(mine) | set(other))
-    everything = b"".join(p.read_bytes() for p in trial.session.rglob("*") if p.is_file() and "handoff" not in p.parts)
+    everything = b"".join(p.read_bytes() for p in trial.session.rglob("*") if p.is_file())
     assert b"k-1234567890" not in everything
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from lib.contract import StrataError
 from lib.web.door import Door
+from packs.downstream import hosts as hosts_file
 from packs.downstream import webhook_call
 from packs.downstream.contract import AgentContract, Execution, Inputs, OutputSpec
 from packs.downstream.helping import Asked
@@ -45,7 +46,7 @@ def asked(*hosts: str, **more: Any) -> Asked:
 )
 def test_where_a_webhook_may_not_go(url: str, hosts: tuple[str, ...], says: str) -> None:
     with pytest.raises(StrataError) as raised:
-        webhook_call.allowed(url, asked(*hosts))
+        hosts_file.allowed(url, hosts, False)
     assert raised.value.code == "WEB_REFUSED" and says in raised.value.message, raised.value.message
 
 
@@ -59,7 +60,7 @@ def test_where_a_webhook_may_not_go(url: str, hosts: tuple[str, ...], says: str)
     ],
 )
 def test_a_host_is_compared_in_one_spelling(url: str, pattern: str, host: str) -> None:
-    found, used = webhook_call.allowed(url, asked(pattern))
+    found, used = hosts_file.allowed(url, (pattern,), False)
     assert found == host and used.startswith(f"https://{host}/")
 
 
@@ -80,7 +81,7 @@ def door(host: str, tmp_path: Path, **more: Any) -> Door:
 def test_an_address_that_is_not_public_is_not_reached_however_it_is_written(tmp_path: Path, host: str) -> None:
     """Even where somebody has put it on the list."""
     with pytest.raises(StrataError) as raised:
-        found, url = webhook_call.allowed(f"https://{host}/x", asked(host.strip("[]"), host))
+        found, url = hosts_file.allowed(f"https://{host}/x", (host.strip("[]"), host), False)
         door(found, tmp_path).post(url, "trying", {})
     assert raised.value.code in ("WEB_REFUSED", "UNREACHABLE"), raised.value.message
 
@@ -186,6 +187,7 @@ TRICKS: dict[str, tuple[Any, str]] = {
     "an error": (lambda *_: (500, {}, b"{}"), "500"),
     "a refusal": (lambda *_: (403, {}, b"{}"), "403"),
     "the secret": (lambda m, p, h, b: (200, {}, result(b, h["authorization"])), "secret of ours back"),
+    "the secret, with a refusal": (lambda m, p, h, b: (401, {}, h["authorization"].encode()), "secret of ours back"),
     "another nonce": (lambda m, p, h, b: (200, {}, result(b, nonce="0" * 32)), "nonce"),
     "a path outside": (
         lambda m, p, h, b: (200, {}, result(b, outputs=[{"name": "out", "path": "../../x", "content": "x"}])),
@@ -220,14 +222,14 @@ def test_a_variable_that_is_not_set_sends_nothing(trial: Any, serve: Any) -> Non
 def test_without_settings_nothing_is_reached(trial: Any, serve: Any) -> None:
     service = serve(lambda *_: (200, {}, b"{}"))
     hooked(trial, f"{service.url}/make")
-    for settings in (
-        {},
-        {"webhook_allowed_hosts": ["127.0.0.1"]},
-        {"webhook_allowed_hosts": ["127.0.0.1"], "webhook_allow_insecure": True},
-    ):
+    for settings in ({}, {"webhook_allowed_hosts": ["127.0.0.1"]}):
         trial.settings(**settings)
-        assert trial.run(HOOK_KEY=SECRET).code == 1
-        assert "WEB_REFUSED" in trial.why("hook"), trial.why("hook")
+        error = trial.run(HOOK_KEY=SECRET).error  # before anything is spent
+        assert "mine/hook/agent.yaml:" in error["message"] and error["code"] == "BAD_CONFIG", error
+        assert trial.house.json("downstream", "check", "--agents", "mine").code == 1
+    trial.settings(webhook_allowed_hosts=["127.0.0.1"], webhook_allow_insecure=True)
+    assert trial.run(HOOK_KEY=SECRET).code == 1
+    assert "WEB_REFUSED" in trial.why("hook"), trial.why("hook")  # the address is looked at when it is connected to
     assert not service.seen
 
 

@@ -65,12 +65,12 @@ def test_what_was_approved_goes_on_and_what_was_not_does_not(finished: tuple[Hou
 def test_every_case_study_rests_on_passages_and_one_was_sent_back(finished: tuple[House, Path]) -> None:
     session = finished[1]
     studies = sorted(session.glob("phases/*/artifacts/**/downstream/case_study_generator/*_case_study.md"))
-    assert len(studies) == 4 and all("[P1]" in path.read_text() for path in studies)
+    assert len(studies) == 3 and all("[P1]" in path.read_text() for path in studies)
     outcomes = [
         json.loads(p.read_text()) for p in session.glob("phases/*/downstream/stages/02-agents/case*/attempt-*/outcome.json")
     ]
     refused = [one for one in outcomes if one["exit_code"]]
-    assert len(outcomes) == 5 and len(refused) == 1 and INVENTED[:20] in json.dumps(refused)
+    assert len(outcomes) == 4 and len(refused) == 1 and INVENTED[:20] in json.dumps(refused)
     content = list(session.glob("phases/*/artifacts/**/downstream/gtm_content_creator/*_email_sequence.md"))
     assert len(content) >= 4
 
@@ -79,7 +79,7 @@ def test_two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
     house, session = finished
     kb = session / "workspace/downstream/knowledge_base"
     shown = house.json("kb", "versions", "--kb", str(kb)).document
-    assert shown["current_version"] == 2 and shown["versions"][1]["changelog"][0] == "Added the domain cloud (8 documents)"
+    assert shown["current_version"] == 2 and shown["versions"][1]["changelog"][0] == "Added the domain cloud (6 documents)"
     first, second = ({str(p.relative_to(kb / v)) for p in (kb / v).rglob("*.md")} for v in ("kb_v1", "kb_v2"))
     assert first < second
     answers = [p.read_text() for p in sorted(session.glob("phases/*/artifacts/**/answer.md"))]
@@ -88,8 +88,17 @@ def test_two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
         and sum("64,000 dollars" in text for text in answers) == 2
         and not any("not in the" in a for a in answers)
     )
-    page = (session / "report.html").read_text()
-    assert "Validation" in page and "Downstream" in page
+    report = (session / "execution-report.md").read_text()
+    for words in (
+        "Validation: healthcare",
+        "Validation: financial services",
+        "Downstream of research",
+        "Asked of the knowledge base",
+        "64,000",
+    ):
+        assert words in report, words
+    rejected = "domains/cloud/verticals/financial_services/playbooks/security_leadership.md"
+    assert rejected not in second and rejected.replace("security_leadership", "cfo_cluster") in second
 
 
 def test_nothing_of_it_would_be_done_twice(finished: tuple[House, Path]) -> None:
@@ -119,7 +128,9 @@ def came_to(session: Path) -> dict[str, Any]:
 
     def plain(data: bytes) -> bytes:
         data = re.sub(rb"[\w.-]+/(research|again)\b", rb"S/\1", data.replace(str(session).encode(), b"S"))
-        data = re.sub(rb'"source_manifest": "[^"]*"', b"M", data)  # of the session that was copied, where it was made before that
+        # of the session that was copied, where they were made before that
+        data = re.sub(rb'"(source_manifest|nonce)": "[^"]*"', b"M", data)
+        data = re.sub(rb'"[^"]*/given/', b"G/", data)
         data = re.sub(rb"\d{4}-\d\d-\d\dT[\d:.]+Z", b"T", data)
         return re.sub(rb'"(sha256|made_of|index_sha256|digest)": "[0-9a-f-]+"|"(size|total_size_bytes)": \d+', b"H", data)
 
@@ -128,7 +139,7 @@ def came_to(session: Path) -> dict[str, Any]:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "every", [pytest.param(40, marks=pytest.mark.crash), pytest.param(150, marks=pytest.mark.long)], ids=["many", "some"]
+    "every", [pytest.param(40, marks=pytest.mark.crash), pytest.param(300, marks=pytest.mark.long)], ids=["many", "some"]
 )
 def test_a_kill_anywhere_leaves_outputs_and_knowledge_as_they_would_have_been(
     tmp_path: Path, every: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from packs.downstream import settings
 from packs.kb import page, serving
 from packs.kb.asking import NOT_THERE, Base, after
 from packs.kb.records import DETAIL, FULL, SUMMARY
-from packs.kb.routing import State
+from packs.kb.routing import ConversationState
 from scripted_model import gtm_base
 from scripted_model.server import Reply, Request, say, tool
 from support import House, at_a_terminal
@@ -67,7 +67,7 @@ def test_where_a_question_belongs(
 
 
 def test_a_conversation_goes_deeper_and_changes_its_subject(base: Base) -> None:
-    state = State(session_id="x")
+    state = ConversationState(session_id="x")
     depths: list[str] = []
     shown: list[str] = []
     for question in (
