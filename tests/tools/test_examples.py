@@ -48,8 +48,9 @@ def furnished(house: House, model) -> House:
     made = {"task": {}, "outputs": {"data": str(house.folder / "plan.json"), "playbook": str(playbook)}, "cwd": ".", "out": "."}
     gtm_base.build(house.folder / "downstream/knowledge_base", house.folder / "w")
     shutil.copytree(ROOT / "config/packs/downstream/examples/word_count", house.folder / "my-agents/word_count")
-    reports = [{"agent_name": "v", "type": "vertical", "dimensions": {"vertical": "legal"}, "path": "../docs/spec.md"}]
+    reports = [{"agent_name": "v", "type": "vertical", "dimensions": {"vertical": "legal"}, "path": "spec.md"}]
     (house.folder / "upstream").mkdir()
+    (house.folder / "upstream/spec.md").write_text("# Legal\n\nThey bill by the hour.\n")
     (house.folder / "upstream/manifest.json").write_text(json.dumps({"outputs": reports}))
     (house.folder / "made.json").write_text(json.dumps(made))
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")

@@ -62,13 +62,16 @@ def check_schema(schema: Any, where: str) -> Json:
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
 
-    try:
-        validator_for(schema).check_schema(schema)
-    except SchemaError as error:
-        raise StrataError("BAD_SCHEMA", f"{where} is not a valid JSON Schema: {error.message}") from None
     if not isinstance(schema, dict):
         raise StrataError("BAD_SCHEMA", f"{where} is not a JSON Schema object")
-    return cast(Json, schema)
+    known = cast(Json, schema)
+    try:
+        validator_for(known).check_schema(known)
+    except SchemaError as error:
+        raise StrataError("BAD_SCHEMA", f"{where} is not a valid JSON Schema: {error.message}") from None
+    except TypeError as error:
+        raise StrataError("BAD_SCHEMA", f"{where} is not a valid JSON Schema: {error}") from None
+    return known
 
 
 def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any], str]]:
@@ -76,10 +79,16 @@ def problems(document: Any, schema: Json, limit: int = 8) -> list[tuple[list[Any
     if surely_valid(document, schema):
         return []
     from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
 
-    validator: Any = validator_for(schema)(schema)
+    validator: Any = validator_for(schema)(schema, registry=Registry())  # which fetches nothing
     found: list[tuple[list[Any], str]] = []
-    raised = [_deepest(error) for error in validator.iter_errors(document)]
+    try:
+        raised = [_deepest(error) for error in validator.iter_errors(document)]
+    except Unresolvable as error:
+        message = f"a schema refers to {error}, which is not in it"
+        raise StrataError("BAD_SCHEMA", message, "write what it refers to under $defs", final=True) from None
     # An unknown key is often the reason why another one is missing: it is said first.
     for error in sorted(raised, key=lambda e: (not _unknown(e), [str(p) for p in e.absolute_path])):
         found.append(([*error.absolute_path, *_unknown(error)[:1]], _words(error)))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lib import names
-from lib.disk.redact import credential_name
+from lib.disk.redact import credential_name, redact
 
 LOGIN_FILE = "login.json"
 _OURS = (
@@ -62,8 +62,9 @@ def for_command(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str
 
 
 def for_stranger(env: Mapping[str, str], named: tuple[str, ...] = ()) -> dict[str, str]:
-    """What a program of somebody else's gets: what any program needs to run, and what is named."""
-    return {k: v for k, v in env.items() if k in named or (_USUAL.match(k) and not credential_name(k))}
+    """What a program of somebody else's gets: what any program needs to run, and what is named. An address with a password in it
+    is a secret, whatever its variable is called."""
+    return {k: v for k, v in env.items() if k in named or (_USUAL.match(k) and not credential_name(k) and redact(v) == v)}
 
 
 def credentials(env: Mapping[str, str]) -> dict[str, str]:

@@ -61,6 +61,17 @@ class ContextBundle(Struct, frozen=True):
         found = {one.content_path: one for matched in self.research_outputs.values() for one in matched}
         return list(found.values())
 
+    def verify(self) -> None:
+        """Everything it was given is as it was."""
+        given = [*self.context_files.values(), *self.external_data.values()]
+        given += [one for made in self.downstream_outputs.values() for one in made]
+        changed = [one.path for one in given if one.sha256 and files.fingerprint(Path(one.content_path)) != one.sha256]
+        if changed:
+            message = f"{changed[0]}: it is not as it was given"
+            raise StrataError("CHANGED_INPUT", message, "the agent changed what it was to read", final=True)
+        for one in self.entries:
+            one.verify()
+
     @property
     def sources(self) -> dict[str, Path]:
         """Everything it was given, by the path it has in the bundle."""

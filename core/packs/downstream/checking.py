@@ -14,6 +14,7 @@ from packs.downstream.contract import AgentContract, Contracts, OutputSpec, defi
 from packs.downstream.settings import Settings
 
 OURS = ("agent", "version", "schema_version")  # variables of a template besides the dimensions
+RESERVED = ("context_bundle.json", "result.json", "contract.json", "asked.json", "error.json")
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.{}/-]+")
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -87,6 +88,12 @@ def _outputs(document: config.Document, contract: AgentContract, settings: Setti
             lists = ", ".join(output.variables) or "none"
             says = f"the template uses {', '.join(sorted(set(used))) or 'none'}, variables: lists {lists}"
             raise document.error([*place, "variables"], says, "list exactly those the template uses")
+        if Path(template).parts[0] in RESERVED:
+            raise document.error(
+                [*place, "path_template"], f"{template!r} is a file of the handoff itself", "choose another name"
+            )
+        if template.endswith("/") and (output.schema or output.grounded_by):
+            raise document.error(place, f"{output.name} is a folder: schema and grounded_by are for files", "declare the files")
         _promises(document, contract, output, place)
     twice = [one for one in contract.outputs if [o.path_template for o in contract.outputs].count(one.path_template) > 1]
     if twice:

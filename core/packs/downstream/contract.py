@@ -147,8 +147,8 @@ def schema_of(contract: AgentContract, output: OutputSpec) -> Json:
     if output.schema.endswith(".json"):
         try:
             return schemas.check_schema(files.read_json(files.inside(contract.home, output.schema, "the schema")), str(beside))
-        except FileNotFoundError:
-            raise StrataError("UNKNOWN_SCHEMA", f"there is no {beside}", "put it beside agent.yaml") from None
+        except OSError:
+            raise StrataError("UNKNOWN_SCHEMA", f"there is no file {beside}", "put it beside agent.yaml") from None
     return schemas.load(output.schema)
 
 

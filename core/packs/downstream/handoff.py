@@ -81,14 +81,18 @@ def read(folder: Path, contract: AgentContract, word: str) -> Result:
     data = _bytes(folder, RESULT, MOST_RESULT, "its result")
     try:
         document: Any = json.loads(data.decode("utf-8"), parse_constant=_no_number)
-    except ValueError as error:
+        json.dumps(document, ensure_ascii=False).encode()  # half of a letter is no text
+    except (ValueError, RecursionError) as error:
         raise refuse("BAD_RESULT", f"{path.name} is no JSON: {error}") from None
     wrong = schemas.describe(document, schemas.load("downstream/result"))
     if wrong:
         raise refuse(
             "BAD_RESULT", f"{path.name}: {'; '.join(wrong)}", "the format is in config/packs/downstream/schemas/result.json"
         )
-    result = records.of(document, Result)
+    try:
+        result = records.of(document, Result)
+    except ValueError as error:
+        raise refuse("BAD_RESULT", f"{path.name}: {error}") from None
     if result.nonce != word:
         raise refuse("STALE_RESULT", f"{path.name} does not give back the nonce of this attempt", "copy `nonce` from the bundle")
     if result.agent_name != contract.name:
@@ -101,7 +105,7 @@ def _no_number(word: str) -> object:
     raise ValueError(f"{word} is not JSON")
 
 
-def accept(result: Result, contract: AgentContract, job: Dimensions, folder: Path, to: Path) -> list[Claimed]:
+def accept(result: Result, contract: AgentContract, bundle: ContextBundle, folder: Path, to: Path) -> list[Claimed]:
     """Takes every output out of the handoff folder and into `to`, where nobody else writes. Returns them as they stand there."""
     taken: dict[str, Claimed] = {}
     for one in result.outputs:
@@ -109,25 +113,28 @@ def accept(result: Result, contract: AgentContract, job: Dimensions, folder: Pat
         if not spec:
             known = ", ".join(o.name for o in contract.outputs)
             raise refuse("UNDECLARED_OUTPUT", f"{one.name!r} is none of its outputs", f"the contract declares {known}")
-        path = _place(contract, spec, one, job)
+        path = _place(contract, spec, one, bundle)
         if path in taken:
             raise refuse("BAD_RESULT", f"{path} is listed twice")
         _take(folder, spec, one, path, to)
-        taken[path] = replace(one, path=path, content=None, dimensions=job | one.dimensions)
+        taken[path] = replace(one, path=path, content=None, dimensions=bundle.job | one.dimensions)
     for spec in contract.outputs:
         if not spec.optional and not any(one.name == spec.name for one in taken.values()):
             raise refuse("MISSING_OUTPUT", f"it left no {spec.name}")
     return list(taken.values())
 
 
-def _place(contract: AgentContract, spec: OutputSpec, one: Claimed, job: Dimensions) -> str:
+def _place(contract: AgentContract, spec: OutputSpec, one: Claimed, bundle: ContextBundle) -> str:
     """Where its template says, for the dimensions it names; a path that says something else is not taken."""
+    job = bundle.job
     for name, value in one.dimensions.items():
+        if name in contract.variables or (name in bundle.dimensions and value not in bundle.dimensions[name]):
+            raise refuse("BAD_RESULT", f"{spec.name}: {name} {value[:80]!r} is not in what it was given")
         if not files.is_safe(value):
             raise refuse("BAD_RESULT", f"{spec.name}: the {name} {value[:80]!r} is no plain word")
         if name in job and job[name] != value:
             raise refuse("BAD_RESULT", f"{spec.name}: it is about {name} {value!r}, and was asked about {job[name]!r}")
-    expected = spec.path(contract.variables | job | one.dimensions)
+    expected = spec.path(job | one.dimensions | contract.variables)
     if expected is None:
         missing = [v for v in spec.variables if v not in contract.variables | job | one.dimensions]
         raise refuse("BAD_RESULT", f"{spec.name}: its dimensions do not say which {', '.join(missing)}")
@@ -151,6 +158,8 @@ def _take(folder: Path, spec: OutputSpec, one: Claimed, path: str, to: Path) -> 
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(_bytes(folder, path, spec.max_bytes, spec.name))
+    if not any(p.stat().st_size for p in ([target] if target.is_file() else target.rglob("*")) if p.is_file()):
+        raise refuse("MISSING_OUTPUT", f"{spec.name}: {path} is empty")
 
 
 def _take_folder(folder: Path, spec: OutputSpec, path: str, to: Path) -> None:
@@ -163,6 +172,8 @@ def _take_folder(folder: Path, spec: OutputSpec, path: str, to: Path) -> None:
             raise refuse("UNSAFE_PATH", f"{path} holds a link")
         for name in names:
             relative = str((here / name).relative_to(folder))
+            if not relative.isprintable() or relative != relative.encode("utf-8", "replace").decode():
+                raise refuse("UNSAFE_PATH", f"{path} holds a file whose name is no text")
             data = _bytes(folder, relative, left, spec.name)
             left -= len(data)
             (to / relative).parent.mkdir(parents=True, exist_ok=True)

@@ -82,10 +82,10 @@ def _of(contract: AgentContract, manifest: Manifest, cwd: Path, settings: Settin
         bundle = bundles.assemble(contract, manifest, cwd, one.dimensions, one.content_path)
         key = ".".join(one.dimensions.values()) or one.id.replace("/", ".")
         _require_paths(contract, one.dimensions)
-        same = sum(job.id.partition(":")[2].partition("#")[0] == key for job in made)
-        made.append(
-            _job(contract, f"{contract.name}:{key}{f'#{same + 1}' if same else ''}", bundle, settings, wave, before, one.id)
-        )
+        name = f"{contract.name}:{key}"
+        while name in {job.id for job in made}:
+            name += "'"
+        made.append(_job(contract, name, bundle, settings, wave, before, one.id))
     _require_apart(contract, made)
     return made
 

@@ -4,7 +4,10 @@ that is given a handoff folder; how it is run is the only difference between the
 from __future__ import annotations
 
 import os
+import resource
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lib.contract import CORE, ExitCode, Json, StrataError
@@ -16,7 +19,8 @@ from lib.session.step import Step
 from lib.tool.call import Call
 from msgspec.structs import replace
 
-from packs.downstream import handoff
+from packs.downstream import accepting, handoff
+from packs.downstream.accepting import FILES
 from packs.downstream.bundles import ContextBundle
 from packs.downstream.contract import AgentContract
 from packs.downstream.handoff import Claimed, Result
@@ -25,18 +29,21 @@ from packs.downstream.jobs import Job
 from packs.downstream.settings import Settings
 
 HANDOFF_DIR = "DOWNSTREAM_HANDOFF_DIR"
+MOST_LOG = 200_000_000  # bytes of one file, besides its largest output
+KEPT_LOG = 1_000_000  # of each end
 LOG = "agent.log"  # beside the handoff folder: all it printed
-FILES = "files"
 
 
 def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: ContextBundle, settings: Settings, out: Path) -> Json:
     """From the bundle to what was taken of its result. Money is held before it starts, and charged before anything is judged."""
     attempt = out.parent
     folder = attempt / "handoff"
-    secrets = [os.environ[name] for name in contract.execution.env if os.environ.get(name)]
+    secrets = [os.environ[name] for name in _variables(contract, settings) if os.environ.get(name)]
     redact.remember(*secrets)
+    for earlier in attempt.parent.glob("attempt-*"):  # one that was killed could not clear up behind its agent
+        files.redact_below(earlier)
     word = handoff.nonce(_salt(call), str(step), attempt.name, job.digest)
-    handoff.prepare(folder, bundle, word, call.cwd, settings)
+    bundle = handoff.prepare(folder, bundle, word, call.cwd, settings)
     files.write_json(folder / CONTRACT, records.document(contract))
     ledger = Ledger(call.session.folder)
     place = call.session.relative(attempt)
@@ -53,13 +60,32 @@ def run(call: Call, step: Step, job: Job, contract: AgentContract, bundle: Conte
     spent = _require_within(contract, job, result)
     if result.status != "complete":
         raise _failed(contract, result)
-    taken = handoff.accept(result, contract, job.dimensions, folder, out / FILES)
+    taken = handoff.accept(result, contract, bundle, folder, out / FILES)
     files.redact_below(out / FILES)
     files.redact_below(folder)
+    _require_good(contract, bundle, taken, out / FILES, secrets)
     left = replace(result, outputs=tuple(taken))
     document = records.document(left)
     files.write_json(out / handoff.RESULT, document)
     return {"verdict": "done", "downstream": summary(contract, taken, left, timer.elapsed_seconds(), spent)}
+
+
+def _require_good(contract: AgentContract, bundle: ContextBundle, taken: list[Claimed], folder: Path, secrets: list[str]) -> None:
+    """By the contract and the bundle as they were handed over, and inputs that are as they were: what the agent has made of its
+    copies of them does not count."""
+    if any(spec.grounded_by for spec in contract.outputs):
+        bundle.verify()
+    left = [accepting.given(contract, folder, one.name, one.path, one.dimensions) for one in taken]
+    found = [wrong for one in left for wrong in accepting.complaints(contract, one, left, bundle.sources)]
+    found += [f"{path.name} holds a secret" for path in folder.rglob("*") if path.is_file() and _holds(path, secrets)]
+    if found:
+        raise StrataError("NOT_VERIFIED", f"not accepted: {'; '.join(found[:5])}", "the attempt folder keeps what was written")
+
+
+def _holds(path: Path, secrets: list[str]) -> bool:
+    """Of what is no text, which nobody could take it out of."""
+    data = path.read_bytes() if secrets else b""
+    return any(secret.encode() in data for secret in secrets if len(secret) >= redact.LEAST_NAMED)
 
 
 def _salt(call: Call) -> str:
@@ -122,14 +148,41 @@ def _start(call: Call, contract: AgentContract, settings: Settings, folder: Path
     env = environment.for_stranger(os.environ, _variables(contract, settings)) | {HANDOFF_DIR: str(folder)}
     argv = command(call, contract, settings, folder, attempt)
     home = contract.home / contract.execution.working_dir if contract.execution.type == "subprocess" else contract.home
-    done = running.run_kept(argv, env=env, cwd=home.resolve(), timeout_seconds=seconds, stdout_file=log)
-    text = redact.redact(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+    with _bounded_files(contract):
+        done = running.run_kept(argv, env=env, cwd=home.resolve(), timeout_seconds=seconds, stdout_file=log)
+    text = redact.redact(_said(log))
     files.write_atomic(log, text)
     if done.timed_out:
         message = f"{contract.name}: not done after {seconds:g} s; it was ended with all it had started"
         raise StrataError("TIMEOUT", message, "raise timeout_seconds in its contract", ExitCode.TIMEOUT)
     if done.exit_code:
         _explain(contract, attempt, done.exit_code, text)
+
+
+@contextmanager
+def _bounded_files(contract: AgentContract) -> Generator[None]:
+    """No file that it writes, its log among them, becomes larger than what is needed: a disk is full soon."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = MOST_LOG + max(spec.max_bytes for spec in contract.outputs)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _said(log: Path) -> str:
+    """What it printed; of very much, the beginning and the end."""
+    if not log.exists():
+        return ""
+    size = log.stat().st_size
+    with log.open("rb") as file:
+        data = file.read(KEPT_LOG)
+        if size > 2 * KEPT_LOG:
+            file.seek(-KEPT_LOG, os.SEEK_END)
+            data += f"\n[... {size - 2 * KEPT_LOG} bytes ...]\n".encode()
+        data += file.read(KEPT_LOG)
+    return data.decode("utf-8", "replace")
 
 
 def _explain(contract: AgentContract, attempt: Path, code: int, text: str) -> None:

@@ -72,13 +72,13 @@ def run(call: Call) -> Json:
     if call.options.partial:
         usage("--partial is for `bundle`: what a run left unfinished is no input", "finish the run first")
     manifest = upstream.load(call.options.run, call.cwd, settings)
-    jobs.plan(contracts, manifest, call.cwd, settings, tuple(call.options.only))
+    planned = jobs.plan(contracts, manifest, call.cwd, settings, tuple(call.options.only))
     asks = settings.after_downstream or call.options.review
     params = {
         "run": manifest.path if Path(manifest.path).is_file() else call.options.run,
         "agents": str(folder),
         "only": ",".join(call.options.only) or "all",
-        "seen": files.digest([[(one.id, one.sha256) for one in manifest.outputs], [c.digest for c in contracts.values()]])[:16],
+        "seen": files.digest([job.digest for job in planned.jobs])[:16],
     }
     chosen = orchestrator_file.load("downstream/downstream", "" if asks else "plain")
     return runs.run(call, chosen, params, topic=manifest.execution_id[:40])

@@ -37,7 +37,8 @@ def plan(at: At) -> Json:
     warnings = [f"{name} is left out: {why}" for name, why in made.left_out.items()]
     outside = [] if upstream.is_this(at.text("run")) else [manifest.path]
     external = [one.path for contract in contracts.values() for one in contract.inputs.external]
-    return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside, *external]}
+    context = [one.content_path for one in manifest.context_files.values()] if outside else []
+    return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside, *external, *context]}
 
 
 def _cap(at: At, settings: Settings) -> None:

@@ -146,7 +146,7 @@ def _of_file(path: Path, settings: Settings, partial: bool) -> Manifest:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         written = records.of(data, _Written)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise StrataError(
             "BAD_MANIFEST", f"{path} is no manifest of outputs: {error}", "outputs.json of a session, or manifest.json"
         ) from None
@@ -169,7 +169,7 @@ def _of_file(path: Path, settings: Settings, partial: bool) -> Manifest:
                 content_path=str(place),
                 sha256=one.sha256 or (files.sha256(place) if files.is_file(place) else ""),
                 size=one.size or (place.stat().st_size if files.is_file(place) else 0),
-                id=one.id or one.agent_name,
+                id=one.id or one.path,
                 agent_version=one.agent_version,
                 tags=one.tags,
                 completed_at=one.completed_at,

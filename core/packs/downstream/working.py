@@ -17,7 +17,7 @@ from lib.session.step import Step, bare_step
 from msgspec import Struct
 from msgspec.structs import replace
 
-from packs.downstream import bundles, handoff, jobs, launching, loading, upstream
+from packs.downstream import accepting, bundles, handoff, jobs, launching, loading, upstream
 from packs.downstream import settings as settings_file
 from packs.downstream.bundles import ContextBundle, Given
 from packs.downstream.contract import AgentContract, definition
@@ -84,19 +84,12 @@ def left_before(job: Job, task: Task, agents: Path, settings: Settings) -> dict[
 
 
 def outputs_in(folder: Path, contract: AgentContract, dimensions: bundles.Dimensions) -> list[Given]:
-    """The outputs of one job, from the result that came with them, or from where their templates say they are."""
-    result = folder.parent / handoff.RESULT
-    if result.is_file():
-        claimed = records.read(result, handoff.Result).outputs
-        listed = [(one.name, one.path, one.dimensions) for one in claimed]
-    else:
-        values = contract.variables | dimensions
-        listed = [(spec.name, spec.path(values) or "", dimensions) for spec in contract.outputs]
-    return [
-        Given(name, f"{contract.name}/{path}", str(folder / path), files.fingerprint(folder / path), known)
-        for name, path, known in listed
-        if path and (folder / path).exists()
-    ]
+    """The outputs of one job: of an agent session where their templates say; of every other agent as the result says, which was
+    written by whoever looked at them."""
+    if contract.execution.type == "agent":
+        return accepting.left_by_templates(contract, folder, dimensions)
+    claimed = records.read(folder.parent / handoff.RESULT, handoff.Result).outputs
+    return [accepting.given(contract, folder, one.name, one.path, one.dimensions) for one in claimed]
 
 
 def run(call: Call, task: Task) -> Json:
@@ -127,7 +120,7 @@ def _by_agent(call: Call, task: Task, work: Work) -> Json:
     outputs = [
         Output(
             spec.name,
-            f"{launching.FILES}/{spec.path(values)}",
+            f"{accepting.FILES}/{spec.path(values)}",
             _schema(work.contract, spec.schema),
             optional=spec.optional,
             about=spec.description,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -80,7 +81,7 @@ def versions(call: Call) -> Json:
 
 
 def diff(call: Call) -> Json:
-    words = [int(word) for word in call.options.words if word.isdigit()]
+    words = [int(word) for word in call.options.words if re.fullmatch(r"[0-9]{1,9}", word)]
     known = store(call)
     if len(words) != 2 or len(call.options.words) != 2:
         usage("diff takes two versions", f"{command('kb')} diff 1 2")

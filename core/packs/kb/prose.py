@@ -7,11 +7,10 @@ from collections import Counter
 
 from msgspec import Struct
 
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
-_FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.M | re.S)
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(])")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9+-]{2,}")
-_FRONT = re.compile(r"\A---\n.*?\n---\n", re.S)
+_FRONT = re.compile(r"\A---\n(?:[A-Za-z_][\w-]*:.*\n|[ \t]+\S.*\n)+---\n")  # keys and values; a line across the page is none
 _SUMMARY = re.compile(r"^(executive )?(summary|overview|at a glance)\b", re.I)
 _STOP = """
 a about above after again all also am an and any are as at be because been before being below between both but by can could
@@ -36,27 +35,21 @@ def body(text: str) -> str:
     return _FRONT.sub("", text, count=1).lstrip("\n")
 
 
-def title(text: str, otherwise: str = "") -> str:
-    found = _HEADING.search(_without_fences(text))
-    return found[2] if found else otherwise
-
-
-def _without_fences(text: str) -> str:
-    """The same length, with code blanked out: a comment in it is no heading."""
-    return _FENCE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
-
-
 def sections(text: str) -> list[Section]:
-    """What stands before the first heading has none."""
-    marks = list(_HEADING.finditer(_without_fences(text)))
-    found: list[Section] = []
-    before = text[: marks[0].start()] if marks else text
-    if before.strip():
-        found.append(Section("", 1, before.strip()))
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        end = following.start() if following else len(text)
-        found.append(Section(mark[2], len(mark[1]), text[mark.end() : end].strip()))
-    return found
+    """What stands before the first heading has none. A line in a block of code is no heading."""
+    found: list[tuple[str, int, list[str]]] = [("", 1, [])]
+    fence = ""
+    for line in text.splitlines():
+        mark = line.lstrip()[:3]
+        if mark in ("```", "~~~") and fence in ("", mark):
+            fence = "" if fence else mark
+        heading = None if fence else _HEADING.match(line)
+        if heading:
+            found.append((heading[2].rstrip().rstrip("#").rstrip() or heading[2], len(heading[1]), []))
+        else:
+            found[-1][2].append(line)
+    made = [Section(heading, level, "\n".join(lines).strip()) for heading, level, lines in found]
+    return made if made[0].text else made[1:]
 
 
 def paragraphs(text: str) -> list[str]:

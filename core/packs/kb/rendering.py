@@ -124,7 +124,7 @@ def _whole(corpus: Corpus, source: Source) -> Recipe:
         type=source.type,
         level=FULL,
         sources=(source,),
-        make=lambda read: read(source),
+        make=lambda read: read(source) or f"# {title}\n\n(The source is empty.)",
         domain=source.domain,
         vertical=source.vertical,
         persona=source.persona,

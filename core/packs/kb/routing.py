@@ -125,7 +125,8 @@ def _focused(route: Route, state: ConversationState) -> Route:
 
 def _following(route: Route, state: ConversationState) -> Route:
     """It goes on with what was asked before, one step deeper."""
-    deeper = TIERS[min(TIERS.index(state.current_tier) + 1, len(TIERS) - 1)]
+    now = TIERS.index(state.current_tier) if state.current_tier in TIERS else 0
+    deeper = TIERS[min(now + 1, len(TIERS) - 1)]
 
     def kept(named: tuple[str, ...], before: str | None) -> tuple[str, ...]:
         return named or ((before,) if before else ())

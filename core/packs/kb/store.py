@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -77,6 +78,8 @@ class Store:
             raise StrataError("NO_VERSION", f"version {known.version} of {self.root} is no longer whole", hint) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if not os.fstat(descriptor).st_nlink:  # it was pruned while we waited
+                self.require(known.version)
             yield folder
         finally:
             os.close(descriptor)
@@ -122,7 +125,7 @@ class Store:
         """What was cut off while it was built."""
         listed = {f"kb_v{one.version}" for one in known.versions}
         for path in self.root.iterdir():
-            if path.is_dir() and path.name.startswith((".building-", "kb_v")) and path.name not in listed:
+            if path.is_dir() and re.fullmatch(r"\.building-\d+|kb_v\d+", path.name) and path.name not in listed:
                 _remove(path)
 
     def _write(self, beside: Path, corpus: Corpus, texts: dict[str, Path], before: Index, current: int) -> tuple[Index, int, int]:
@@ -178,23 +181,27 @@ class Store:
             known = self.manifest()
             all_but = known.versions[: max(len(known.versions) - keep, 0)]
             old = [one.version for one in all_but if one.version != known.current_version]
-            free = [number for number in old if self._is_free(number)]
-            if remove and free:
-                left = tuple(one for one in known.versions if one.version not in free)
-                files.write_json(self.root / MANIFEST, records.document(replace(known, versions=left)))
-                for number in free:
-                    _remove(self.folder(number))
-        return free, [number for number in old if number not in free]
+            held = {number: descriptor for number in old if (descriptor := self._hold(number)) is not None}
+            try:
+                if remove and held:
+                    left = tuple(one for one in known.versions if one.version not in held)
+                    files.write_json(self.root / MANIFEST, records.document(replace(known, versions=left)))
+                    for number in held:
+                        _remove(self.folder(number))
+            finally:
+                for descriptor in held.values():
+                    os.close(descriptor)
+        return list(held), [number for number in old if number not in held]
 
-    def _is_free(self, version: int) -> bool:
+    def _hold(self, version: int) -> int | None:
+        """A version that nobody reads, and that nobody begins to read as long as this is held."""
         path = self.folder(version) / PIN
-        if not path.exists():
-            return True
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            return locks.take(descriptor)
-        finally:
-            os.close(descriptor)
+        path.parent.mkdir(exist_ok=True)  # somebody may have removed it by hand
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if locks.take(descriptor):
+            return descriptor
+        os.close(descriptor)
+        return None
 
 
 def _made(beside: Path, recipe: Recipe, read: Callable[[Source], str]) -> Document | None:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
+
+from lib.contract import StrataError
 
 from packs.downstream.upstream import OutputEntry
 from packs.kb.records import GENERAL, Source
 from packs.kb.store import Offered
 
-KINDS = ("service_category", "horizontal", "vertical", "title", "playbook_2d", "playbook_3d")
+# By kind: the dimensions that say what it is about. Others it may have say nothing here.
+NEEDS = {
+    "service_category": ("service_category",),
+    "horizontal": ("report",),
+    "vertical": ("vertical",),
+    "title": ("title",),
+    "playbook_2d": ("vertical", "title"),
+    "playbook_3d": ("vertical", "title", "service_category"),
+}
+KINDS = tuple(NEEDS)
 ALIGNED = "brand_alignment"
 
 
 def sources(entries: Iterable[OutputEntry], run: str) -> list[Offered]:
-    """Each once. Of a playbook that was aligned with the brand, the aligned text."""
+    """Each once; of a playbook that was aligned with the brand, the aligned text. Two that say different things about the same
+    are an error: one of them would be lost."""
     found: dict[str, tuple[bool, Offered]] = {}
     for entry in entries:
         aligned = entry.type == ALIGNED
@@ -23,7 +36,10 @@ def sources(entries: Iterable[OutputEntry], run: str) -> list[Offered]:
             continue
         one = _offered(entry, kind, run)
         known = found.get(one.source.key)
-        if not known or aligned or not known[0]:
+        if known and known[0] == aligned and known[1].source.sha256 != one.source.sha256:
+            message = f"{known[1].file.name} and {one.file.name} are both {one.source.key}, and say different things"
+            raise StrataError("SAME_SOURCE", message, "tell them apart by a dimension: `report` for a horizontal one", final=True)
+        if not known or aligned:
             found[one.source.key] = (aligned, one)
     return [one for _, one in found.values()]
 
@@ -33,12 +49,16 @@ def _kind_of_aligned(entry: OutputEntry) -> str:
 
 
 def _offered(entry: OutputEntry, kind: str, run: str) -> Offered:
-    about = entry.dimensions
-    vertical, persona = about.get("vertical", ""), about.get("title", "")
-    name = about.get("report") or (entry.tags[-1] if entry.tags else entry.agent_name) if kind == "horizontal" else ""
+    about = {name: entry.dimensions.get(name, "") for name in NEEDS[kind]}
+    if kind == "horizontal":
+        about["report"] = about["report"] or entry.agent_name
+    for name, value in about.items():
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}", value):
+            message = f"{entry.path}: a {kind} needs the dimension {name} as a plain word, and not {value[:80]!r}"
+            raise StrataError("BAD_DIMENSION", message, "letters, digits, _ and -", final=True)
+    vertical, persona, name = (about.get(field, "") for field in ("vertical", "title", "report"))
     domain = "" if kind == "horizontal" else about.get("service_category", GENERAL)
     key = "/".join(part for part in (kind, domain, vertical, persona, name) if part)
-    source = Source(
-        key, kind, domain, vertical, persona, name, entry.sha256, entry.execution_id or run, entry.completed_at, entry.id
-    )
+    origin = (entry.sha256, entry.execution_id or run, entry.completed_at, entry.id)
+    source = Source(key, kind, domain, vertical, persona, name, *origin)
     return Offered(source, Path(entry.content_path))

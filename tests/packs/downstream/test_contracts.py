@@ -94,6 +94,13 @@ MISTAKES = [
         "no other output",
         17,
     ),
+    ("{name: index, path_template: index.json}", "{name: index, path_template: result.json}", "a file of the handoff itself", 17),
+    (
+        "{name: index, path_template: index.json}",
+        "{name: index, path_template: d/, schema: downstream/result}",
+        "is a folder",
+        17,
+    ),
     ("  class: Digest\n", "", "python needs class", 18),
     ("  type: python", "  type: robot", "type", 19),
     ("  class: Digest", "  class: Digest\n  url: https://x.test/", "'url' means nothing to python", 22),

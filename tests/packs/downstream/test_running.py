@@ -400,6 +400,12 @@ LIES = {
     "says it failed": ('result |= {"status": "failed", "errors": [{"code": "E1", "message": "no"}]}\ndone()', "E1: no"),
     "ends badly": (GOOD + "\nsys.exit(3)", "exit code 3"),
     "odd dimension": ('result["outputs"].append({"name": "out", "path": "out.md", "dimensions": {"vertical": "../x"}})\ndone()', "BAD_RESULT"),
+    "infinite seconds": ('leave("out", "out.md", "x")\n(folder / "result.json").write_text(json.dumps(result).replace(\'"duration_seconds": 1\', \'"duration_seconds": 1e999\'))', "BAD_RESULT"),
+    "very deep": ('(folder / "result.json").write_text("[" * 200000)', "BAD_RESULT"),
+    "half a letter": ('(folder / "result.json").write_text(json.dumps(result | {"errors": [{"message": "\\ud800"}]}))', "BAD_RESULT"),
+    "empty": ('leave("out", "out.md", "")\ndone()', "MISSING_OUTPUT"),
+    "our variables": ('leave("out", "out.md", "x", version="9")\ndone()', "BAD_RESULT"),
+    "a vertical that is not there": ('leave("out", "out.md", "x", vertical="atlantis")\ndone()', "BAD_RESULT"),
 }  # fmt: skip
 
 
@@ -425,6 +431,130 @@ def test_a_schema_of_the_contract_is_looked_at(trial: Any) -> None:
     (folder / "out.json").write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
     assert trial.run().code == 1
     assert "'one' is not of type 'integer'" in trial.why("a"), trial.why("a")
+
+
+# What was tried, and did not hold once
+
+TEXT = [{"name": "out", "path_template": "out.json", "schema": "s.json"}]
+REWRITES = """
+leave("out", "out.json", "not json at all")
+contract = json.loads((folder / "contract.json").read_text())
+contract["outputs"][0]["schema"] = ""
+(folder / "contract.json").write_text(json.dumps(contract))
+done()
+"""
+GROUNDED = [
+    {"name": "out", "path_template": "out.md", "grounded_by": "passages"},
+    {"name": "passages", "path_template": "p.json", "schema": "downstream/passages"},
+]
+OWN_SOURCE = """
+(folder / "evil.md").write_text("Nobody ever said these very words.")
+known = json.loads((folder / "context_bundle.json").read_text())
+known["context_files"]["x"] = {"name": "x", "path": "evil.md", "content_path": str(folder / "evil.md")}
+(folder / "context_bundle.json").write_text(json.dumps(known))
+leave("out", "out.md", "So it is [P1].")
+leave("passages", "p.json", json.dumps({"passages": [{"id": "P1", "source": "evil.md", "quote": "Nobody ever said these very words"}]}))
+done()
+"""
+OWN_EDIT = """
+source = bundle["research_outputs"]["vertical"][0]
+path = pathlib.Path(source["content_path"])
+path.write_text(path.read_text() + "Nobody ever said these very words.")
+leave("out", "out.md", "So it is [P1].")
+leave("passages", "p.json", json.dumps({"passages": [{"id": "P1", "source": source["path"], "quote": "Nobody ever said these very words"}]}))
+done()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs", "says"),
+    [
+        (REWRITES, TEXT, "not valid JSON"),
+        (OWN_SOURCE, GROUNDED, "is no input"),
+        (OWN_EDIT, GROUNDED, "not as the run left it"),
+        ('leave("out", "out.json", \'{"n": 1, "n": 2}\')\ndone()', TEXT, "stands twice"),
+        ('leave("out", "out.json", \'{"n": 1, "m": NaN}\')\ndone()', TEXT, "NaN is not JSON"),
+        ('(folder / "d").mkdir()\nresult["outputs"].append({"name": "out"})\ndone()', [{"name": "out", "path_template": "d/"}], "is empty"),
+        ('leave("out", "d/x.md", "x")\nopen(os.fsencode(folder) + b"/d/\\xff.md", "w").write("x")\nresult["outputs"] = [{"name": "out"}]\ndone()', [{"name": "out", "path_template": "d/"}], "no text"),
+    ],
+)  # fmt: skip
+def test_an_agent_does_not_write_what_it_is_judged_by(trial: Any, body: str, outputs: Any, says: str) -> None:
+    folder = trial.script("a", body, outputs=outputs)
+    (folder / "s.json").write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
+    ran = trial.run()
+    assert ran.code == 1, ran.stdout
+    assert says in trial.why("a"), trial.why("a")
+
+
+def test_an_agent_session_does_not_say_what_it_left(trial: Any, model: Any) -> None:
+    folder = trial.contract("a", {"type": "agent", "agent": "w.md"}, outputs=GROUNDED)
+    (folder / "w.md").write_text("---\nname: w\ndescription: Writes.\ntools: Write\n---\n\nYou write.\n")
+
+    def script(request: Request) -> Reply:
+        if request.turn:
+            return say("STAGE_TASK_COMPLETE")
+        place = next(line for line in request.prompt.splitlines() if line.startswith("- out: ")).split()[2]
+        nothing = json.dumps({"agent_name": "a", "nonce": "x", "status": "complete", "outputs": []})
+        passages = json.dumps({"passages": [{"id": "P1", "source": "x", "quote": "words that nobody wrote"}]})
+        texts = {
+            place: "So it is [P1].",
+            place.replace("out.md", "p.json"): passages,
+            place.replace("files/out.md", "result.json"): nothing,
+        }
+        return say(*(tool("Write", file_path=path, content=text) for path, text in texts.items()))
+
+    model(script)
+    assert trial.run().code == 1
+    assert "is no input" in trial.why("a")
+
+
+def test_an_agent_that_prints_without_end_is_ended_and_fills_no_disk(trial: Any) -> None:
+    trial.script(
+        "a",
+        'import subprocess\nsubprocess.run(["yes", "words to fill a disk with"])',
+        budget={"max_cost_usd": 0, "timeout_seconds": 4},
+    )
+    trial.house.put(
+        trial.house.folder / "core/packs/downstream/launching.py",
+        (trial.house.folder / "core/packs/downstream/launching.py")
+        .read_text()
+        .replace("MOST_LOG = 200_000_000", "MOST_LOG = 5_000_000"),
+    )
+    assert trial.run("--until", "agents").code in (1, 12, 21)
+    logs = list(trial.session.rglob("agent.log"))
+    assert logs and all(log.stat().st_size < 3_000_000 for log in logs)
+
+
+def test_a_secret_in_what_is_no_text_is_not_published(trial: Any) -> None:
+    trial.script(
+        "a",
+        'leave("out", "out.md", "x")\n(folder / "out.md").write_bytes(b"\\xff" + os.environ["OUR_WORD"].encode())\ndone()',
+        execution={"env": ["OUR_WORD"]},
+    )
+    assert trial.run(OUR_WORD="a-word-of-ours").code == 1
+    assert "holds a secret" in trial.why("a")
+
+
+def test_an_address_with_a_password_reaches_nobody(trial: Any) -> None:
+    trial.script("a", 'leave("out", "out.md", json.dumps(dict(os.environ)))\ndone()')
+    assert trial.run(PIP_INDEX_URL="https://bob:pippass77@h.test/x", HTTPS_PROXY="http://u:proxypass9@p.test:1").code == 0
+    assert not {"PIP_INDEX_URL", "HTTPS_PROXY"} & set(json.loads(trial.left("a/out.md")))
+
+
+def test_a_schema_fetches_nothing(trial: Any, serve: Any) -> None:
+    service = serve(lambda *_: (200, {}, b"{}"))
+    folder = trial.script("a", 'leave("out", "out.json", "{}")\ndone()', outputs=TEXT)
+    (folder / "s.json").write_text(json.dumps({"$ref": f"{service.url}/x.json"}))
+    assert trial.run().code == 1 and not service.seen
+    assert "refers to" in trial.why("a")
+
+
+def test_a_context_file_that_changes_is_noticed(trial: Any) -> None:
+    body = 'leave("out", "out.md", pathlib.Path(bundle["context_files"]["baseline"]["content_path"]).read_text())\ndone()'
+    trial.script("a", body, inputs={"required": [{"type": "vertical"}], "context_files": {"required": ["baseline"]}})
+    assert trial.run().code == 0
+    (trial.workspace / "up/baseline.yaml").write_text("voice: loud\n")
+    assert trial.run().code == 0 and trial.left("a/out.md") == "voice: loud\n"
 
 
 # By hand

@@ -255,3 +255,60 @@ def test_an_aligned_playbook_takes_the_place_of_its_draft(tmp_path: Path) -> Non
         found = {o.source.key: o for o in gtm_base.taking.sources(order, "run_1")}
         assert found["playbook_3d/security/healthcare/cfo_cluster"].file == tmp_path / "aligned.md"
     assert len(found) == len(gtm_base.taking.sources(listed, "run_1"))
+
+
+# What was tried, and did not hold once
+
+
+def entry(tmp_path: Path, kind: str, text: str, **dimensions: str) -> Any:
+    path = tmp_path / f"e{len(list(tmp_path.glob('e*.md')))}.md"
+    path.write_text(text)
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    return gtm_base.OutputEntry("x", kind, "", dimensions, path.name, str(path), sha, len(text), path.name, execution_id="r")
+
+
+def take(tmp_path: Path, *entries: Any) -> Built:
+    return build(tmp_path / "kb", gtm_base.taking.sources(entries, "r"))
+
+
+@pytest.mark.parametrize("value", ["../../../evil", "a/b", "", "..", "x" * 200, "a\nb", "é"])
+def test_a_dimension_that_is_no_plain_word_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(StrataError, match="needs the dimension vertical"):
+        take(tmp_path, entry(tmp_path, "vertical", "# T\n\nx\n", vertical=value))
+
+
+def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
+    two = [entry(tmp_path, "horizontal", f"# {n}\n\nText {n}.\n") for n in range(2)]
+    with pytest.raises(StrataError, match="say different things"):
+        take(tmp_path, *two)
+    assert take(tmp_path, two[0], two[0]).version.total_documents == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Plain text without any heading. It goes on.", "", "---\ntitle: x\n---\n", "---\n\n# First\n\nforty-two.\n\n---\n\n# Second\n\nrest\n",
+     "# R\n\n" + "```x\n" * 60000, "# R\n\ntext\n\n## A" + " " * 60000 + "x", "```\n# no heading\n```\n# R\n\nt\n", "\x00\ufffd# R"],
+)  # fmt: skip
+def test_whatever_a_source_looks_like_it_is_kept_and_the_next_run_comes(tmp_path: Path, text: str) -> None:
+    assert take(tmp_path, entry(tmp_path, "vertical", text, vertical="legal")).new
+    kept = (tmp_path / "kb/kb_v1/domains/general/verticals/legal/report.md").read_text()
+    assert prose.body(text).strip()[:2000] in kept
+    second = take(tmp_path, entry(tmp_path, "vertical", "# V\n\nOther.\n", vertical="retail"))
+    assert second.new and len(Store(tmp_path / "kb").index(2).sources) == 2
+
+
+def test_dimensions_that_say_nothing_about_a_kind_do_not_collide(tmp_path: Path) -> None:
+    made = take(
+        tmp_path,
+        entry(tmp_path, "vertical", "# V\n\nOne.\n", vertical="legal", service_category="security"),
+        entry(tmp_path, "playbook_2d", "# P\n\nTwo.\n", vertical="legal", title="t", service_category="security"),
+        entry(tmp_path, "playbook_3d", "# P\n\nThree.\n", vertical="legal", title="t", service_category="security"),
+    )
+    assert made.new and whole(tmp_path / "kb") == 1
+
+
+def test_a_folder_of_somebody_elses_beside_the_versions_stays(tmp_path: Path) -> None:
+    (tmp_path / "kb/kb_vendor_docs").mkdir(parents=True)
+    (tmp_path / "kb/kb_vendor_docs/x").write_text("precious")
+    take(tmp_path, entry(tmp_path, "vertical", "# V\n\nOne.\n", vertical="legal"))
+    assert (tmp_path / "kb/kb_vendor_docs/x").read_text() == "precious"
