@@ -139,7 +139,7 @@ def came_to(session: Path) -> dict[str, Any]:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "every", [pytest.param(40, marks=pytest.mark.crash), pytest.param(300, marks=pytest.mark.long)], ids=["many", "some"]
+    "every", [pytest.param(25, marks=pytest.mark.crash), pytest.param(100, marks=pytest.mark.long)], ids=["many", "some"]
 )
 def test_a_kill_anywhere_leaves_outputs_and_knowledge_as_they_would_have_been(
     tmp_path: Path, every: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
