@@ -314,6 +314,8 @@ def test_a_timeout_ends_the_whole_tree(trial: Any) -> None:
         wait_for(lambda pid=pid: not alive(pid), what=f"the end of {pid}")
     sums = json.loads((trial.session / "ledger.jsonl").read_text().splitlines()[-1])["sums"][""]
     assert sums["held"] > 0 and sums["usd"] == 0  # what it may have cost stays held
+    kinds = [json.loads(line)["kind"] for line in (trial.session / "ledger.jsonl").read_text().splitlines()]
+    assert kinds.count("settle") == kinds.count("reserve") > 0  # and nobody waits for it
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,10 @@ BOMB = gzip.compress(b" " * 80_000_000)
 TRICKS: dict[str, tuple[Any, str]] = {
     "a redirect": (lambda *_: (302, {"location": "http://127.0.0.1:1/"}, b""), "redirect"),
     "another kind of redirect": (lambda *_: (303, {"location": "/elsewhere"}, b""), "redirect"),
+    "a poll that is redirected": (
+        lambda m, p, h, b: (202, {}, b'{"poll_url": "/jobs/1"}') if m == "POST" else (302, {"location": "/jobs/2"}, b""),
+        "redirected",
+    ),
     "a poll elsewhere": (lambda *_: (202, {}, b'{"poll_url": "http://169.254.169.254/latest"}'), "another place than its own"),
     "a poll at another port": (lambda *_: (202, {}, b'{"poll_url": "http://127.0.0.1:1/x"}'), "another place than its own"),
     "a poll with a name": (
