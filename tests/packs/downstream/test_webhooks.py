@@ -173,10 +173,6 @@ BOMB = gzip.compress(b" " * 80_000_000)
 TRICKS: dict[str, tuple[Any, str]] = {
     "a redirect": (lambda *_: (302, {"location": "http://127.0.0.1:1/"}, b""), "redirect"),
     "another kind of redirect": (lambda *_: (303, {"location": "/elsewhere"}, b""), "redirect"),
-    "a poll that is redirected": (
-        lambda m, p, h, b: (202, {}, b'{"poll_url": "/jobs/1"}') if m == "POST" else (302, {"location": "/jobs/2"}, b""),
-        "redirected",
-    ),
     "a poll elsewhere": (lambda *_: (202, {}, b'{"poll_url": "http://169.254.169.254/latest"}'), "another place than its own"),
     "a poll at another port": (lambda *_: (202, {}, b'{"poll_url": "http://127.0.0.1:1/x"}'), "another place than its own"),
     "a poll with a name": (
@@ -213,6 +209,18 @@ def test_what_a_service_tries_is_refused(trial: Any, serve: Any, trick: str) -> 
     assert says in trial.why("hook"), trial.why("hook")
     everything = b"".join(p.read_bytes() for p in trial.session.rglob("*") if p.is_file())
     assert SECRET.encode() not in everything
+
+
+def test_a_poll_is_not_redirected(trial: Any, serve: Any) -> None:
+    def answer(method: str, path: str, headers: dict[str, str], body: bytes) -> Any:
+        if method == "POST":
+            return 202, {}, b'{"poll_url": "/jobs/1"}'
+        return (302, {"location": "/jobs/2"}, b"") if path == "/jobs/1" else (200, {}, result(service.seen[0][3]))
+
+    service = serve(answer)
+    hooked(trial, f"{service.url}/make")
+    assert trial.run(HOOK_KEY=SECRET).code == 1
+    assert "redirected" in trial.why("hook") and "/jobs/2" not in [seen[1] for seen in service.seen]
 
 
 def test_a_variable_that_is_not_set_sends_nothing(trial: Any, serve: Any) -> None:
