@@ -8,9 +8,7 @@ from pathlib import Path
 
 from lib.contract import Json, StrataError
 from lib.disk import files, records
-from lib.session import budget
 from lib.session.documents import Part, Section
-from lib.session.step import Step
 from lib.stages import rosters
 from msgspec import Struct
 
@@ -32,24 +30,12 @@ def plan(at: At) -> Json:
     contracts = loading.load_all(folder, settings, only, at.call.cwd)
     manifest = upstream.load(at.text("run"), at.call.cwd, settings, at.session)
     made = jobs.plan(contracts, manifest, at.call.cwd, settings, only)
-    _cap(at, settings)
     at.leave("jobs", {"agents": str(folder), "execution_id": manifest.execution_id, **records.document(made)})
     warnings = [f"{name} is left out: {why}" for name, why in made.left_out.items()]
     outside = [] if upstream.is_this(at.text("run")) else [manifest.path]
     external = [one.path for contract in contracts.values() for one in contract.inputs.external]
     context = [one.content_path for one in manifest.context_files.values()] if outside else []
     return {"verdict": "done", "warnings": warnings, "read": [str(folder), *outside, *external, *context]}
-
-
-def _cap(at: At, settings: Settings) -> None:
-    """What all downstream agents may spend together, as a limit of their phase: it only ever becomes tighter."""
-    phase = Step.parse(at.call.options.step).phase if at.call.options.step else budget.WHOLE
-    path = at.session / "budget.json"
-    known = budget.read(path, strict=True)
-    limits = known.get(phase, {})
-    most = min(settings.budget.max_cost_usd, limits.get("usd", settings.budget.max_cost_usd))
-    if limits.get("usd") != most:
-        files.write_json(path, known | {phase: limits | {"usd": most}})
 
 
 class Left(Struct, frozen=True):

@@ -9,9 +9,9 @@ from typing import Any, cast
 from lib.attempt import executor
 from lib.cli import Call
 from lib.contract import LAYER_NAMES, Json, StrataError, command
-from lib.disk import files, lenient, records
+from lib.disk import files, lenient, locks, records
 from lib.plan.task import Output, Task
-from lib.session import events
+from lib.session import budget, events
 from lib.session.outcome import Outcome
 from lib.session.step import Step, bare_step
 from msgspec import Struct
@@ -92,13 +92,27 @@ def outputs_in(folder: Path, contract: AgentContract, dimensions: bundles.Dimens
     return [accepting.given(contract, folder, one.name, one.path, one.dimensions) for one in claimed]
 
 
+def _cap(session: Path, phase: str, settings: Settings) -> None:
+    """What all downstream agents may spend together, as a limit of their phase: it only ever becomes tighter. Said before every
+    job: who resumes a campaign writes its limits anew."""
+    path = session / "budget.json"
+    with locks.held(session / ".downstream-budget"):
+        known = budget.read(path, strict=True)
+        limits = known.get(phase, {})
+        most = min(settings.budget.max_cost_usd, limits.get("usd", settings.budget.max_cost_usd))
+        if limits.get("usd") != most:
+            files.write_json(path, known | {phase: limits | {"usd": most}})
+
+
 def run(call: Call, task: Task) -> Json:
     work = prepare(call, task)
+    step = Step.parse(call.options.step) if call.options.step else bare_step(work.contract.name)
+    if call.options.session_dir and call.options.step:
+        _cap(Path(call.options.session_dir), step.phase, work.settings)
     _say(call, "downstream_agent_start", _start_of(work))
     if work.contract.execution.type == "agent":
         document = _by_agent(call, task, work)
     else:
-        step = Step.parse(call.options.step) if call.options.step else bare_step(work.contract.name)
 
         def launch(_: Task, out: Path) -> Json:
             return launching.run(call, step, work.job, work.contract, work.bundle, work.settings, out)

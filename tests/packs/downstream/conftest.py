@@ -102,6 +102,14 @@ class Trial:
             "downstream", "run", "up/manifest.json", "--agents", "mine", "--session-dir", str(self.session), *words, **env
         )
 
+    def job(self, name: str, **env: str) -> str:
+        """One job by hand, which does not succeed: why. A whole run would try it twice, and takes ten times as long."""
+        words = ("--input", "run=up/manifest.json", "--input", "agents=mine", "--session-dir", str(self.session))
+        ran = self.house.json("downstream_agent", name, *words, **env)
+        assert ran.code in (1, 11, 21), (ran.stdout, ran.stderr)
+        assert not list(self.session.glob("artifacts/**/files/*"))
+        return f"{ran.error['code']}: {ran.error['message']}"
+
     @property
     def session(self) -> Path:
         return self.house.folder / "sessions/one"

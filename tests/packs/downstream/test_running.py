@@ -415,24 +415,20 @@ LIES = {
 def test_a_result_is_believed_only_inside_its_handoff_folder(trial: Any, lie: str) -> None:
     body, says = LIES[lie]
     trial.script("a", body)
-    ran = trial.run()
-    assert ran.code == 1, (ran.stdout, ran.stderr)
-    assert says in trial.why("a"), trial.why("a")
-    assert not list(trial.session.glob("artifacts/downstream/02-agents/a/files/*"))
+    assert says in trial.job("a")
 
 
 def test_a_link_on_the_way_is_not_followed(trial: Any) -> None:
     body = 'os.symlink("/etc", folder / "deep")\nresult["outputs"].append({"name": "out"})\ndone()'
     trial.script("a", body, outputs=[{"name": "out", "path_template": "deep/passwd"}])
-    assert trial.run().code == 1 and "leads through a link" in trial.why("a")
+    assert "leads through a link" in trial.job("a")
 
 
 def test_a_schema_of_the_contract_is_looked_at(trial: Any) -> None:
     outputs = [{"name": "out", "path_template": "out.json", "schema": "out.json"}]
     folder = trial.script("a", 'leave("out", "out.json", \'{"n": "one"}\')\ndone()', outputs=outputs)
     (folder / "out.json").write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
-    assert trial.run().code == 1
-    assert "'one' is not of type 'integer'" in trial.why("a"), trial.why("a")
+    assert "'one' is not of type 'integer'" in trial.job("a")
 
 
 # What was tried, and did not hold once
@@ -483,9 +479,7 @@ done()
 def test_an_agent_does_not_write_what_it_is_judged_by(trial: Any, body: str, outputs: Any, says: str) -> None:
     folder = trial.script("a", body, outputs=outputs)
     (folder / "s.json").write_text(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
-    ran = trial.run()
-    assert ran.code == 1, ran.stdout
-    assert says in trial.why("a"), trial.why("a")
+    assert says in trial.job("a")
 
 
 def test_an_agent_session_does_not_say_what_it_left(trial: Any, model: Any) -> None:
@@ -533,8 +527,7 @@ def test_a_secret_in_what_is_no_text_is_not_published(trial: Any) -> None:
         'leave("out", "out.md", "x")\n(folder / "out.md").write_bytes(b"\\xff" + os.environ["OUR_WORD"].encode())\ndone()',
         execution={"env": ["OUR_WORD"]},
     )
-    assert trial.run(OUR_WORD="a-word-of-ours").code == 1
-    assert "holds a secret" in trial.why("a")
+    assert "holds a secret" in trial.job("a", OUR_WORD="a-word-of-ours")
 
 
 def test_an_address_with_a_password_reaches_nobody(trial: Any) -> None:
@@ -547,8 +540,7 @@ def test_a_schema_fetches_nothing(trial: Any, serve: Any) -> None:
     service = serve(lambda *_: (200, {}, b"{}"))
     folder = trial.script("a", 'leave("out", "out.json", "{}")\ndone()', outputs=TEXT)
     (folder / "s.json").write_text(json.dumps({"$ref": f"{service.url}/x.json"}))
-    assert trial.run().code == 1 and not service.seen
-    assert "refers to" in trial.why("a")
+    assert "refers to" in trial.job("a") and not service.seen
 
 
 def test_a_context_file_that_changes_is_noticed(trial: Any) -> None:

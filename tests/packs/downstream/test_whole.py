@@ -43,6 +43,8 @@ def test_research_says_what_it_left_and_what_each_is_about(finished: tuple[House
         ("validation", "validation", ("title", "vertical")),
         ("brand_alignment", "brand_alignment", ("service_category", "title", "vertical")),
     }
+    limits = json.loads((finished[1] / "budget.json").read_text())
+    assert limits["phase-02-use"]["usd"] == 30 and "phase-01-research" not in limits
     one = next(o for o in first if o["type"] == "playbook_3d")
     assert one["sha256"] and one["size"] and one["model"] and one["agent_version"] and one["completion_status"] == "complete"
     assert set(listed["context_files"]) == {"baseline", "writing_standards", "glossary", "audience_personas"}
