@@ -11,7 +11,7 @@ from lib.disk import files, records
 from msgspec import Struct
 from msgspec.structs import replace
 
-from packs.downstream.contract import AgentContract, InputSpec
+from packs.downstream.contract import AgentContract, InputSpec, Unless
 from packs.downstream.upstream import Manifest, OutputEntry, dimensions_of
 
 FILE = "context_bundle.json"
@@ -90,12 +90,10 @@ def agree(one: Dimensions, other: Dimensions) -> bool:
 
 
 def matched(spec: InputSpec, manifest: Manifest, job: Dimensions | None = None) -> tuple[OutputEntry, ...]:
-    barred = _barred(spec, manifest)
     return tuple(
         one
-        for one in manifest.outputs
+        for one in (not_barred(manifest, spec.unless) if spec.unless else manifest.outputs)
         if one.type == spec.type
-        and _about(one) not in barred
         and all(name in one.dimensions and one.dimensions[name] == value for name, value in spec.dimensions.items())
         and set(spec.tags) <= set(one.tags)
         and (not job or agree(one.dimensions, job))
@@ -106,13 +104,11 @@ def _about(one: OutputEntry) -> frozenset[tuple[str, str]]:
     return frozenset(one.dimensions.items())
 
 
-def _barred(spec: InputSpec, manifest: Manifest) -> set[frozenset[tuple[str, str]]]:
-    """What another output of the run says is not to be used, by what it is about."""
-    unless = spec.unless
-    if not unless:
-        return set()
+def not_barred(manifest: Manifest, unless: Unless) -> list[OutputEntry]:
+    """All but what another output of the run, about the same, says is not to be used."""
     said = [(one, _value(one, unless.pointer)) for one in manifest.outputs if one.type == unless.type]
-    return {_about(one) for one, value in said if value in unless.is_}
+    barred = {_about(one) for one, value in said if value in unless.is_}
+    return [one for one in manifest.outputs if _about(one) not in barred]
 
 
 def _value(one: OutputEntry, pointer: str) -> str:

@@ -42,8 +42,8 @@ class OutputEntry(Struct, frozen=True):
 
     def verify(self) -> None:
         """It is there, and as the run left it."""
-        there = files.is_file(self.content_path)
-        if not there or (self.sha256 and files.sha256(Path(self.content_path)) != self.sha256):
+        there = files.exists(self.content_path)
+        if not there or (self.sha256 and files.fingerprint(Path(self.content_path)) != self.sha256):
             message = f"{self.path}: it is {'not as the run left it' if there else 'no longer there'}"
             raise StrataError("CHANGED_INPUT", message, "run the upstream again, or bring the file back", final=True)
 

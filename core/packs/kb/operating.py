@@ -17,13 +17,15 @@ from lib.plan import agents
 from lib.plan.task import Task
 from lib.tool import service
 
+from packs.downstream import bundles, upstream
 from packs.downstream import settings as settings_file
-from packs.downstream import upstream
+from packs.downstream.contract import Unless
 from packs.kb import asking, builder, changes, librarian, page, serving, taking
 from packs.kb.asking import Answer, Base
 from packs.kb.routing import ConversationState
 from packs.kb.store import Store
 
+REJECTED = Unless("validation", "/decision", ("rejected",))  # what is not taken in, as the contract of the builder says
 CONVERSATIONS = "conversations"  # in the root
 
 
@@ -53,9 +55,10 @@ def build(call: Call) -> Json:
     settings, known = settings_file.read(), store(call)
     session = Path(call.options.session_dir) if call.options.session_dir else None
     manifest = upstream.load(run, call.cwd, settings, session)
-    for one in manifest.outputs:
+    kept = [one for one in bundles.not_barred(manifest, REJECTED) if one.type in (*taking.KINDS, taking.ALIGNED)]
+    for one in kept:
         one.verify()
-    offered = taking.sources(manifest.outputs, manifest.execution_id)
+    offered = taking.sources(kept, manifest.execution_id)
     if not offered:
         kinds = ", ".join(sorted({one.type for one in manifest.outputs}))
         raise StrataError(

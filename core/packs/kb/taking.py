@@ -26,8 +26,8 @@ ALIGNED = "brand_alignment"
 
 
 def sources(entries: Iterable[OutputEntry], run: str) -> list[Offered]:
-    """Each once; of a playbook that was aligned with the brand, the aligned text. Two that say different things about the same
-    are an error: one of them would be lost."""
+    """Each once; of a playbook that was aligned with the brand, the aligned text. Two that say different things about the same,
+    and of which neither is newer, are an error: one of them would be lost."""
     found: dict[str, tuple[bool, Offered]] = {}
     for entry in entries:
         aligned = entry.type == ALIGNED
@@ -37,11 +37,18 @@ def sources(entries: Iterable[OutputEntry], run: str) -> list[Offered]:
         one = _offered(entry, kind, run)
         known = found.get(one.source.key)
         if known and known[0] == aligned and known[1].source.sha256 != one.source.sha256:
-            message = f"{known[1].file.name} and {one.file.name} are both {one.source.key}, and say different things"
-            raise StrataError("SAME_SOURCE", message, "tell them apart by a dimension: `report` for a horizontal one", final=True)
-        if not known or aligned:
+            one = _later(known[1], one)
+        if not known or aligned or not known[0]:
             found[one.source.key] = (aligned, one)
     return [one for _, one in found.values()]
+
+
+def _later(one: Offered, other: Offered) -> Offered:
+    """Of two that say different things about the same, the newer: a session may research something twice."""
+    if one.source.date == other.source.date:
+        message = f"{one.file.name} and {other.file.name} are both {one.source.key}, and say different things"
+        raise StrataError("SAME_SOURCE", message, "tell them apart by a dimension: `report` for a horizontal one", final=True)
+    return max(one, other, key=lambda offered: offered.source.date)
 
 
 def _kind_of_aligned(entry: OutputEntry) -> str:

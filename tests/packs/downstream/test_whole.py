@@ -84,6 +84,9 @@ def test_two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
     assert shown["current_version"] == 2 and shown["versions"][1]["changelog"][0] == "Added the domain cloud (6 documents)"
     first, second = ({str(p.relative_to(kb / v)) for p in (kb / v).rglob("*.md")} for v in ("kb_v1", "kb_v2"))
     assert first < second
+    by_hand = house.json("kb", "build", str(session), "--kb", str(session.parent / "kb"))  # both runs of the session at once
+    assert by_hand.code == 0, by_hand.stderr
+    assert {str(p.relative_to(session.parent / "kb/kb_v1")) for p in (session.parent / "kb/kb_v1").rglob("*.md")} == second
     answers = [p.read_text() for p in sorted(session.glob("phases/*/artifacts/**/answer.md"))]
     assert (
         len(answers) == 4

@@ -281,6 +281,9 @@ def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
     two = [entry(tmp_path, "horizontal", f"# {n}\n\nText {n}.\n") for n in range(2)]
     with pytest.raises(StrataError, match="say different things"):
         take(tmp_path, *two)
+    newer = store.replace(two[1], completed_at="2026-12-01T00:00:00Z")
+    for order in ((two[0], newer), (newer, two[0])):
+        assert [one.file.name for one in gtm_base.taking.sources(order, "r")] == [Path(newer.content_path).name]
     assert take(tmp_path, two[0], two[0]).version.total_documents == 1
 
 
