@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,7 @@ from tools import test_kills as kills
 PLAN = ROOT / "config/plans/downstream-quickstart.yaml"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[House, Path]:
-    folder = tmp_path_factory.mktemp("whole")
-    house = House(folder / "house")
-    ran = house.json("campaign", str(PLAN), "--session-dir", str(folder / "s"), timeout=280)
-    assert ran.code == 0, ran.stderr[-3000:]
-    return house, folder / "s"
-
-
-def test_research_says_what_it_left_and_what_each_is_about(finished: tuple[House, Path]) -> None:
+def research_says_what_it_left_and_what_each_is_about(finished: tuple[House, Path]) -> None:
     """Every type of the seed's table, with its layer and dimensions, recorded and never read from a name."""
     listed = json.loads((finished[1] / "outputs.json").read_text())
     first = [one for one in listed["outputs"] if one["id"].startswith("phase-01-research/")]
@@ -51,7 +43,7 @@ def test_research_says_what_it_left_and_what_each_is_about(finished: tuple[House
     assert listed["summary"]["verticals"] == ["healthcare", "financial_services"]
 
 
-def test_what_was_approved_goes_on_and_what_was_not_does_not(finished: tuple[House, Path]) -> None:
+def what_was_approved_goes_on_and_what_was_not_does_not(finished: tuple[House, Path]) -> None:
     found = {}
     for phase in ("phase-01-research", "phase-04-again"):
         path = next(finished[1].glob(f"phases/{phase}/artifacts/**/approved.json"))
@@ -64,7 +56,7 @@ def test_what_was_approved_goes_on_and_what_was_not_does_not(finished: tuple[Hou
     assert len(aligned) == 6
 
 
-def test_every_case_study_rests_on_passages_and_one_was_sent_back(finished: tuple[House, Path]) -> None:
+def every_case_study_rests_on_passages_and_one_was_sent_back(finished: tuple[House, Path]) -> None:
     session = finished[1]
     studies = sorted(session.glob("phases/*/artifacts/**/downstream/case_study_generator/*_case_study.md"))
     assert len(studies) == 3 and all("[P1]" in path.read_text() for path in studies)
@@ -77,7 +69,7 @@ def test_every_case_study_rests_on_passages_and_one_was_sent_back(finished: tupl
     assert len(content) >= 4
 
 
-def test_two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
+def two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
     house, session = finished
     kb = session / "workspace/downstream/knowledge_base"
     shown = house.json("kb", "versions", "--kb", str(kb)).document
@@ -106,7 +98,7 @@ def test_two_versions_and_nothing_lost(finished: tuple[House, Path]) -> None:
     assert rejected not in second and rejected.replace("security_leadership", "cfo_cluster") in second
 
 
-def test_nothing_of_it_would_be_done_twice(finished: tuple[House, Path]) -> None:
+def nothing_of_it_would_be_done_twice(finished: tuple[House, Path]) -> None:
     house, session = finished
     explained = house.json("campaign", "--resume", str(session), "--explain").document["explained"]
     assert len(explained) > 60 and {one["does"] for one in explained} == {"SKIP"}, [e for e in explained if e["does"] != "SKIP"][
@@ -114,17 +106,31 @@ def test_nothing_of_it_would_be_done_twice(finished: tuple[House, Path]) -> None
     ]
 
 
-def test_a_changed_report_is_noticed_by_all_that_was_made_of_it(finished: tuple[House, Path], tmp_path: Path) -> None:
-    import shutil
-
+def a_changed_report_is_noticed_by_all_that_was_made_of_it(finished: tuple[House, Path]) -> None:
     house, session = finished
-    copy = tmp_path / "s"
+    copy = session.parent / "copy"
     shutil.copytree(session, copy, symlinks=True)
     report = next(p for p in copy.glob("phases/phase-01-research/artifacts/**/report.md") if "verticals" in str(p))
     report.write_text(report.read_text() + "\nA person's note.\n")
     explained = house.json("campaign", "--resume", str(copy), "--explain").document["explained"]
     redone = {one["step"] for one in explained if one["does"] != "SKIP"}
     assert any("verticals" in step for step in redone), sorted(redone)[:10]
+
+
+def test_the_quickstart_tells_its_story(tmp_path: Path) -> None:
+    """Run once, and looked at from every side: it takes longest of all tests here."""
+    house = House(tmp_path / "house")
+    ran = house.json("campaign", str(PLAN), "--session-dir", str(tmp_path / "s"), timeout=280)
+    assert ran.code == 0, ran.stderr[-3000:]
+    for look in (
+        research_says_what_it_left_and_what_each_is_about,
+        what_was_approved_goes_on_and_what_was_not_does_not,
+        every_case_study_rests_on_passages_and_one_was_sent_back,
+        two_versions_and_nothing_lost,
+        nothing_of_it_would_be_done_twice,
+        a_changed_report_is_noticed_by_all_that_was_made_of_it,
+    ):
+        look((house, tmp_path / "s"))
 
 
 def came_to(session: Path) -> dict[str, Any]:
