@@ -13,7 +13,7 @@ from lib.attempt.judging import Made
 from lib.plan.task import Task
 from packs.downstream import gtm
 from scripted_model import gtm_corpus
-from scripted_model.gtm_story import INVENTED
+from scripted_model.gtm_story import INVENTED, Story
 from support import ROOT, House
 from tools import test_kills as kills
 
@@ -165,6 +165,26 @@ def test_a_kill_anywhere_leaves_outputs_and_knowledge_as_they_would_have_been(
 
 
 # The research before it
+
+
+@pytest.mark.rehearsed
+def test_a_plan_of_its_own_and_then_everything_that_run_can_give(house: House, model: Any) -> None:
+    """As the guide has it: research, then every contract whose inputs it can give, then a question."""
+    model(Story())
+    session = house.folder / "sessions/20261118-1000-gtm-research"
+    ran = house.json("campaign", "gtm-research", "--param", "titles=cfo_cluster", "--session-dir", str(session), timeout=250)
+    assert ran.code == 0, ran.stderr[-2000:]
+    ran = house.json("downstream", "run", "gtm-research", "--session-dir", str(house.folder / "s"), timeout=250)
+    assert ran.code == 0, ran.stderr[-2000:]
+    listed = json.loads(next((house.folder / "s").rglob("downstream.json")).read_text())["agents"]
+    assert [one["job"] for one in listed] == [
+        "case_study_generator:healthcare.cfo_cluster.security",
+        "knowledge_base",
+        "gtm_content_creator:healthcare.cfo_cluster",
+    ]
+    asked = house.json("kb", "ask", "Why do we price security per bed in hospitals?", "--no-model")
+    assert asked.document["found"] and "price per bed" in asked.document["text"]
+    assert asked.document["documents"][0].startswith("domains/security/verticals/healthcare/")
 
 
 @pytest.mark.parametrize(
