@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -182,6 +183,19 @@ def test_what_was_finished_and_not_yet_kept_is_merged_by_a_resume(trial: House) 
     nothing_left(trial)
 
 
+def kill_all_at_once(marker: str) -> None:
+    """Nobody is left to put anything away: all stand still first, also who was started meanwhile; some end by themselves."""
+    doomed: list[int] = []
+    while new := [pid for pid in with_marker(marker) if pid not in doomed]:
+        doomed += new
+        for pid in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+    for pid in doomed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_copy_of_a_session_works_in_its_own_repository(trial: House) -> None:
     """git links worktrees by absolute paths: those of a copy lead into the original."""
     (trial.folder / "plan.yaml").write_text(PLAN)
@@ -190,9 +204,7 @@ def test_a_copy_of_a_session_works_in_its_own_repository(trial: House) -> None:
     with trial.start("campaign", str(trial.folder / "plan.yaml"), "--session-dir", str(session)) as child:
         wait_for((trial.folder / "waiting").exists, what="the third waits")
         wait_for(lambda: len(list(session.glob("**/stages/**/outcome.json"))) == 2, what="the others have ended")
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # all at once: nobody is left to put anything away
-            for pid in with_marker(str(trial.folder / "core")):
-                os.kill(pid, number)
+        kill_all_at_once(str(trial.folder / "core"))
         child.communicate(timeout=60)
     shutil.copytree(session, copy, symlinks=True)
     before = {p: p.read_bytes() for p in session.rglob("*") if p.is_file()}
