@@ -22,7 +22,7 @@ def at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and not processes.stopping.is_set()
 
 
-def _read(prompt: str) -> str:
+def read_line(prompt: str) -> str:
     """A line from the terminal. A Ctrl-C ends the waiting as it ends everything else."""
     with events.aside():
         streams.write(sys.stderr, streams.harmless(prompt))
@@ -39,18 +39,18 @@ def decide(asked: Asked, session: Path) -> Decision | None:
     shown = "".join(f"  {name}: {value}\n" for name, value in asked.params.items())
     shown += "".join(f"  {session / path}\n" for path in asked.show)
     while asked.answer_schema:
-        text = _read(f"\n{asked.question}\n{shown}Your answer as JSON ({asked.answer_schema}) or @FILE, or Enter for later: ")
+        text = read_line(f"\n{asked.question}\n{shown}Your answer as JSON ({asked.answer_schema}) or @FILE, or Enter for later: ")
         if not text:
             return None
         try:
             return "approve", "", read_answer(asked, text)
         except StrataError as error:
             sys.stderr.write(f"{error.message}\n")
-    answer = _read(f"\n{asked.question}\n{shown}[y]es, [n]o, or Enter for later: ").lower()
+    answer = read_line(f"\n{asked.question}\n{shown}[y]es, [n]o, or Enter for later: ").lower()
     if answer in ("y", "yes"):
         return "approve", "", None
     if answer in ("n", "no"):
-        return "reject", _read("Why? ") or "no reason given", None
+        return "reject", read_line("Why? ") or "no reason given", None
     return None
 
 
@@ -58,7 +58,7 @@ def resolve(document: Path, session: Path) -> Path | None:
     """A person's answer to an escalation, as a resolution document; None for later."""
     if not at_a_terminal():
         return None
-    text = _read(f"\n{document.read_text(encoding='utf-8')}\nYour answer in one line, or Enter to stop here: ")
+    text = read_line(f"\n{document.read_text(encoding='utf-8')}\nYour answer in one line, or Enter to stop here: ")
     return keep_resolution(session, text) if text else None
 
 

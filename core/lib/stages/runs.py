@@ -72,6 +72,14 @@ def run(call: Call, orchestration: Orchestration, params: dict[str, Any], topic:
     return agent_mode.orchestrate(call, orchestration, values, step) if by_agent else walk.go()
 
 
+def answered(call: Call, orchestration: Orchestration, params: dict[str, Any], answer: str) -> Json:
+    """Walks on in the session that is open: somebody at the terminal has answered what it waited for."""
+    step = Step(phase=call.options.phase, orchestrator=call.options.run_name or orchestration.name)
+    walk = Run(call, orchestration, read_params(orchestration, params, call.cwd), step)
+    walk.answers.receive(orchestration, step, keyword([answer], "--answer"))
+    return walk.go()
+
+
 def _session(call: Call) -> Path | None:
     return Path(call.options.session_dir) if call.options.session_dir else None
 
