@@ -1,0 +1,1 @@
+"""From a research question to quotes that are really in the papers."""
