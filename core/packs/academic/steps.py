@@ -1,0 +1,324 @@
+"""What Python does between the agents, phase by phase: it takes a handover, hands work out, and gives the next handover."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date
+from pathlib import Path
+
+from lib.contract import Json, StrataError
+from lib.disk import files, records
+from lib.disk.clock import now
+from lib.stages import rosters
+
+from packs.academic import asking, config, scoring, syntax
+from packs.academic.at import At
+from packs.academic.folder import HANDOVERS
+from packs.academic.records import Assessed, Ranking, candidates
+from packs.academic.settings import Settings
+
+_CONFIG = HANDOVERS["run_config"].file
+_RELEVANCE = {"top": "high", "high": "high", "medium": "medium", "low": "low"}
+
+
+def conf(at: At, phase: int) -> config.Config:
+    return config.of(at.folder.take("run_config", phase))
+
+
+# Phase 0
+
+
+def begin(at: At) -> Json:
+    """The run folder, and what is to be walked through."""
+    at.folder.make()
+    if given := at.text("config"):
+        _bring(at, Path(given))
+    read = conf(at, 0)
+    scoring.require_weights(read.scoring)
+    at.folder.state.begin(read.run_id, at.call.session.folder)
+    at.folder.state.phase(0, "in_progress")
+    if read.portal:
+        at.settings().portal(read.portal)
+    fields = (
+        [{"key": files.slug(f, "field"), "portal": read.portal, "discipline": f} for f in read.disciplines] if read.portal else []
+    )
+    at.leave("entries", {"portals": fields})
+    at.say(0, f"{read.run_id}: {read.research_question}")
+    return at.done(
+        f"{len(fields)} lists of {read.portal} to look at" if read.portal else "the databases are those of the configuration"
+    )
+
+
+def _bring(at: At, given: Path) -> None:
+    """Configuration from elsewhere: a file, or a folder with settings beside it. What is in the run already stays."""
+    folder = given if given.is_dir() else given.parent
+    wanted = {_CONFIG: folder / "run_config.json" if given.is_dir() else given}
+    if given.is_dir():
+        wanted["config/academic_settings.yaml"] = folder / "academic_settings.yaml"
+    for name, source in wanted.items():
+        if source.is_file() and not (at.folder.root / name).exists():
+            files.write_atomic(at.folder.root / name, source.read_bytes())
+    if not (at.folder.root / _CONFIG).exists():
+        raise StrataError("MISSING_HANDOVER", f"{given} has no run_config.json", "setup writes one", final=True)
+
+
+def databases(at: At) -> Json:
+    """What the portal lists and what the configuration names, each once, with how it can be searched."""
+    read, known = conf(at, 0), at.settings()
+    folder, roster = at.roster("portals")
+    rows: list[Json] = []
+    for one in roster.entries:
+        if one.exit_code == 0:
+            rows += files.read_json(folder / one.outputs["found"])["rows"]
+        else:
+            at.warn(0, f"{one.key}: the portal could not be read: {one.message}")
+    listed: dict[str, Json] = {}
+    own = [records.document(d) for d in read.databases]
+    for row in (*own, *rows):
+        made = _database(row, known)
+        listed.setdefault(made["name"].casefold(), made)
+    usable = [d for d in listed.values() if d["access"] != "none"]
+    if not usable:
+        why = "; ".join(at.warnings) or "neither the portal nor the configuration names one that this house can search"
+        hint = "name some in run_config.json under databases, such as {name: OpenAlex}"
+        raise StrataError("NO_DATABASES", f"there is no database to search: {why}", hint, final=True)
+    source = "both" if rows and own else "portal" if rows else "config"
+    at.give("databases", {"databases": list(listed.values()), "source": source})
+    aside = [d["name"] for d in listed.values() if d["access"] == "none"]
+    if aside:
+        at.warn(0, f"listed, and not searched by this house: {', '.join(aside)}")
+    at.leave("data", {"count": len(usable), "say": [f"{len(usable)} can be searched."]})
+    return at.done(f"{len(usable)} databases can be searched")
+
+
+def _database(row: Json, known: Settings) -> Json:
+    name = str(row.get("name") or "").strip()
+    of = known.known(name)
+    interface = row.get("interface") or (of.interface if of else None)
+    service = of.service if of else None
+    access = "api" if service else "browser" if interface else "none"
+    dialect = of.syntax if of else known.interface(interface).syntax if interface else "generic"
+    url = str(row.get("url") or (of.url if of else "")) or "https://unknown.invalid"
+    return {
+        "name": name,
+        "url": url,
+        "relevance": _RELEVANCE.get(str(row.get("relevance") or "").strip().lower(), "unknown"),
+        "discipline": str(row.get("discipline") or "unknown"),
+        "access": access,
+        "service": service,
+        "interface": interface,
+        "syntax": dialect,
+    }
+
+
+# Phase 1
+
+
+def open1(at: At) -> Json:
+    """What the strategist needs to know."""
+    read, listed = conf(at, 1), at.folder.take("databases", 1)["databases"]
+    at.folder.state.phase(1, "in_progress")
+    wanted = [
+        {"name": d["name"], "syntax": d["syntax"], "example": syntax.DIALECTS[d["syntax"]].example}
+        for d in listed
+        if d["access"] != "none"
+    ]
+    brief: Json = {"question": read.research_question, "keywords": list(read.keywords), "context": read.context}
+    at.leave(
+        "brief", brief | {"period": records.document(read.period), "disciplines": list(read.disciplines), "databases": wanted}
+    )
+    return at.done(f"{len(wanted)} databases")
+
+
+def save1(at: At) -> Json:
+    """Every query is parsed once more before it is anybody's."""
+    made, listed = at.given("data"), at.folder.take("databases", 1)["databases"]
+    wrong = wrong_strings(made, {d["name"]: d["syntax"] for d in listed if d["access"] != "none"})
+    if wrong:
+        raise StrataError("BAD_SEARCH_STRINGS", "; ".join(wrong[:5]), "phase 1 (search strings) owes them", final=True)
+    at.give("search_strings", made)
+    at.leave("saved", {"say": [f"{1 + len(made['variations'])} queries for {len(made['databases'])} databases."]})
+    return at.done(f"{len(made['databases'])} databases, {len(made['variations'])} variations")
+
+
+def wrong_strings(made: Json, wanted: dict[str, str]) -> list[str]:
+    """What is the matter with search strings: a database without one, one for nobody, a query its database does not read."""
+    wrong = [f"{name}: there is no query for it" for name in wanted if name not in made["databases"]]
+    wrong += [f"{name} is not searched: leave it out" for name in made["databases"] if name not in wanted]
+    for label, query in [
+        ("primary_string", made["primary_string"]),
+        *((f"variation {n}", v) for n, v in enumerate(made["variations"], 1)),
+    ]:
+        if said := syntax.problem(query, "generic"):
+            wrong.append(f"{label} ({query}): {said}")
+    for name, query in made["databases"].items():
+        if name in wanted and (said := syntax.problem(query, wanted[name])):
+            wrong.append(f"{name} ({query}), in the syntax {wanted[name]}: {said}")
+    return wrong
+
+
+# Phase 3
+
+
+def open3(at: At) -> Json:
+    """Candidates in batches, as the assessor sees them: what databases say, and nothing that could sway it."""
+    read, found = conf(at, 3), candidates(at.folder.take("candidates", 3))
+    if not found:
+        hint = "adjust the search strings: academic.py phase 1 RUN"
+        raise StrataError("NOTHING_FOUND", "the search found no candidate", hint, final=True)
+    at.folder.state.phase(3, "in_progress")
+    size = read.scoring.batch
+    batches = [
+        {
+            "batch": f"b{n // size + 1:03d}",
+            "question": read.research_question,
+            "candidates": [
+                {"id": c.id, "title": c.title, "year": c.year, "venue": c.venue, "abstract": c.abstract}
+                for c in found[n : n + size]
+            ],
+        }
+        for n in range(0, len(found), size)
+    ]
+    at.leave("batches", {"batches": batches})
+    return at.done(f"{len(found)} candidates in {len(batches)} batches")
+
+
+def score(at: At) -> Json:
+    read, found = conf(at, 3), candidates(at.folder.take("candidates", 3))
+    folder, roster = at.roster("assessed")
+    said: dict[str, Assessed] = {}
+    for one in roster.entries:
+        if one.exit_code:
+            at.warn(3, f"{one.key}: nobody assessed it: {one.message}")
+            continue
+        own = {c["id"] for c in one.item["candidates"]}
+        for assessed in files.read_json(folder / one.outputs["data"])["assessments"]:
+            if assessed["id"] in own:  # what was not asked is not listened to
+                said[assessed["id"]] = records.of(assessed, Assessed)
+    scoring.require_weights(read.scoring)
+    ranking = scoring.rank(found, said, read.scoring, date.today().year)
+    at.give("ranked_candidates", records.document(ranking))
+    alarm = at.folder.state.counted("candidates", len(found))
+    at.warn(3, alarm)
+    for text in ranking.warnings[:20]:
+        at.warn(3, text)
+    at.leave("data", {"count": len(ranking.ranked), "say": [alarm] if alarm else []})
+    return at.done(f"{len(ranking.ranked)} ranked, {sum(one.selected for one in ranking.ranked)} proposed")
+
+
+# Phase 4
+
+
+def open4(at: At) -> Json:
+    """Applies what a person chose, once: what they change in the file behind that is their choice."""
+    chosen, done = at.given("answer"), at.folder.root / "logs/chosen.json"
+    ranking = records.of(at.folder.take("ranked_candidates", 4), Ranking)
+    if not done.is_file() or files.read_json(done) != chosen:
+        ranking = scoring.choose(ranking, chosen["answer"])
+        at.give("ranked_candidates", records.document(ranking))
+        files.write_json(done, chosen)
+    at.folder.state.phase(3, "completed")
+    at.folder.state.phase(4, "in_progress")
+    known = {c.id: c for c in candidates(at.folder.take("candidates", 4))}
+    entries: list[Json] = []
+    for one in ranking.ranked:
+        paper = known.get(one.id)
+        if one.selected and paper:
+            name = f"{paper.id}_{files.slug(paper.title, 'paper')[:60].strip('-') or 'paper'}.pdf"
+            entries.append(
+                {
+                    "id": paper.id,
+                    "title": paper.title,
+                    "doi": paper.doi,
+                    "pdf_url": paper.pdf_url,
+                    "url": paper.url,
+                    "filename": name,
+                }
+            )
+        elif one.selected:
+            at.warn(4, f"{one.id} is selected, and is no candidate any more")
+    if not entries:
+        raise StrataError("NOTHING_CHOSEN", "no paper is selected", "answer check3 with top N, or edit selected", final=True)
+    at.leave("entries", {"entries": entries})
+    return at.done(f"{len(entries)} papers")
+
+
+def downloads(at: At) -> Json:
+    """What came of each, and the files in downloads/."""
+    folder, roster = at.roster("papers")
+    listed: list[Json] = []
+    for one in roster.entries:
+        item: Json = one.item
+        base: Json = {"id": item["id"], "doi": item["doi"]}
+        tries = _tries(at, one)
+        if one.exit_code == 0:
+            got = files.read_json(folder / one.outputs["data"])
+            _copy(folder / one.outputs["file"], at.folder.root / "downloads" / item["filename"], got["sha256"])
+            facts = {"filename": item["filename"], "status": "success", "bytes": got["bytes"], "sha256": got["sha256"]}
+            listed.append(base | facts | {"pages": got["pages"], "source": got["source"], "reason": None, "tries": tries})
+        else:
+            at.warn(4, f"{item['id']}: {one.message}")
+            none: Json = {"filename": None, "status": "failed", "bytes": 0, "sha256": None, "pages": 0, "source": None}
+            listed.append(base | none | {"reason": one.message or one.code, "tries": tries})
+    there = [d for d in listed if d["status"] == "success"]
+    at.give(
+        "downloads",
+        {"downloads": listed, "success_count": len(there), "failed": [d["id"] for d in listed if d["status"] != "success"]},
+    )
+    at.warn(4, at.folder.state.counted("pdfs", len(there)))
+    at.folder.state.phase(4, "completed")
+    at.leave("data", {"count": len(there)})
+    if not there:
+        hint = "name open copies in metadata/candidates.json (pdf_url), or choose other papers"
+        raise StrataError("NO_PAPERS", "not one of the chosen papers could be had", hint, final=True)
+    return at.done(f"{len(there)} of {len(listed)} papers are there")
+
+
+def _tries(at: At, one: rosters.Entry) -> int:
+    errors = [e for e in at.folder.state.read().errors if e.phase == 4 and e.item == one.item["id"]]
+    return len(errors) + (one.exit_code == 0)
+
+
+def _copy(source: Path, target: Path, sha256: str) -> None:
+    if target.is_file() and files.digest_bytes(target.read_bytes()) == sha256:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    shutil.copyfile(source, part)
+    part.replace(target)
+
+
+# Phase 6
+
+
+def close(at: At) -> Json:
+    at.folder.state.phase(6, "completed")
+    at.folder.state.waits(None)
+    state = at.folder.state.read()
+    made = at.folder.take("quote_library", 6)
+    rows = [
+        [s["cite_key"], s["title"], str(s["year"] or ""), str(sum(q["source_id"] == s["source_id"] for q in made["quotes"]))]
+        for s in made["sources"]
+    ]
+    parts: list[Json] = [
+        {"text": made["research_question"]},
+        {"title": "Sources", "head": ["key", "title", "year", "quotes"], "rows": rows},
+    ]
+    alarms = [[name, a.level, str(a.count)] for name, a in state.alarms.items()]
+    parts.append({"title": "Counts", "head": ["of", "level", "count"], "rows": alarms})
+    quoted = [[q["quote"], q["cite_key"], str(q["page"])] for q in made["quotes"][:50]]
+    parts.append({"title": "Quotes", "head": ["quote", "source", "page"], "rows": quoted})
+    at.leave("section", {"title": f"Review {state.run_id}", "parts": parts})
+    at.leave(
+        "listing",
+        {
+            "run": state.run_id,
+            "at": now(),
+            "outputs": sorted(p.name for p in (at.folder.root / "outputs").iterdir() if p.is_file()),
+        },
+    )
+    return at.done(f"{len(made['quotes'])} quotes from {len(rows)} papers")
+
+
+def check(phase: int, at: At) -> Json:
+    return asking.checkpoint(at, phase, at.given("seen") or {})
