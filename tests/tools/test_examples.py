@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packs.academic.folder import HANDOVERS
 from scripted_model import gtm_base, gtm_corpus
 from scripted_model.server import Reply, Request, say, tool
 from support import CORE, ROOT, House
@@ -53,6 +54,7 @@ def furnished(house: House, model) -> House:
     (house.folder / "upstream/spec.md").write_text("# Legal\n\nThey bill by the hour.\n")
     (house.folder / "upstream/manifest.json").write_text(json.dumps({"outputs": reports}))
     (house.folder / "made.json").write_text(json.dumps(made))
+    review(house.folder / "run")
     (house.folder / "my-project/test_it.py").write_text("def test_it() -> None:\n    assert 1 + 1 == 2\n")
     (house.folder / "change.patch").write_text("--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n same\n+new = 1\n")
     git = ["git", "-C", str(house.folder / "my-project"), "-c", "user.name=x", "-c", "user.email=x@x"]
@@ -61,8 +63,20 @@ def furnished(house: House, model) -> House:
     return house
 
 
+def review(run: Path) -> None:
+    """An academic run with every handover, and what its strategist made."""
+    for name, handover in HANDOVERS.items():
+        (run / handover.file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / f"config/packs/academic/examples/{name}.json", run / handover.file)
+    strings = run / HANDOVERS["search_strings"].file
+    (run / "brief.json").write_text(json.dumps({"databases": []}))
+    task = {"inputs": {"brief": str(run / "brief.json")}}
+    made = {"task": task, "outputs": {"data": str(strings)}, "cwd": ".", "out": "."}
+    (run / "made.json").write_text(json.dumps(made))
+
+
 SHOWN_ELSEWHERE = {"campaign": pytest.mark.long}  # the quickstart: tests/tools/test_campaigns.py
-NEEDS_A_RUN = ("deep_research_fetch",)  # tests/packs/deep_research
+NEEDS_A_RUN = ("deep_research_fetch", "academic_browse")  # tests/packs
 
 
 @pytest.mark.parametrize("name", [pytest.param(t, marks=SHOWN_ELSEWHERE.get(t, ())) for t in TOOLS if t not in NEEDS_A_RUN])

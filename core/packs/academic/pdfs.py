@@ -1,0 +1,236 @@
+"""A PDF from a stranger: looked at, never executed. Its object tree says what it would do, and its pages what it says."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from lib.contract import StrataError
+from lib.disk import files
+from lib.evidence import quotes
+from msgspec import Struct
+
+MOST_BYTES = 50_000_000
+MOST_OBJECTS = 500_000
+SCANNED_BELOW = 25  # letters on a page, on the average
+# What a reader would do when it opens the file, or keep for somebody to open: keys of the object tree.
+ACTIVE = {
+    "/JavaScript": "JavaScript",
+    "/JS": "JavaScript",
+    "/Launch": "a launch action",
+    "/EmbeddedFiles": "an embedded file",
+    "/EmbeddedFile": "an embedded file",
+    "/RichMedia": "rich media",
+    "/SubmitForm": "a form that sends itself away",
+    "/ImportData": "an import of data",
+    "/XFA": "an XFA form",
+}
+# Fonts of TeX that do not say what their signs mean: where their two encodings have the ligatures. Nothing else is written so.
+LIGATURES = {"\x1b": "ff", "\x1c": "fi", "\x1d": "fl", "\x1e": "ffi", "\x1f": "ffl", "\x0b": "ff", "\x0e": "ffi", "\x0f": "ffl"}
+_OLDER = {"\x0c": "fi", "\x0d": "fl"}  # elsewhere these end a page and a line: only between letters
+
+
+class Looked(Struct, frozen=True):
+    """A file that may be read."""
+
+    pages: int
+    size: int
+    sha256: str
+
+
+class Text(Struct, frozen=True):
+    pages: tuple[str, ...]
+    ocr: bool = False
+    scanned: bool = False  # pictures of pages, and no OCR here to read them
+
+
+def refuse(why: str, code: str = "UNSAFE_PDF") -> StrataError:
+    return StrataError(code, why, "no retry helps: the file is what it is", final=True)
+
+
+def look(path: Path, most_bytes: int = MOST_BYTES) -> Looked:
+    """Whether it is a PDF, whole, open to be read, and harmless; raises with what is wrong."""
+    import pikepdf
+
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise refuse(f"it has {size} bytes, and at most {most_bytes} are taken", "TOO_LARGE")
+    data = path.read_bytes()
+    if b"%PDF-" not in data[:1024]:
+        page = data[:512].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml"))
+        raise refuse("it is a web page, and no PDF: probably a paywall" if page else "it is no PDF", "NOT_A_PDF")
+    try:
+        with pikepdf.open(BytesIO(data), attempt_recovery=False, suppress_warnings=True) as pdf:
+            if pdf.is_encrypted:
+                raise refuse("it is encrypted", "ENCRYPTED_PDF")
+            found = sorted(set(_active(pdf)))
+            if found:
+                raise refuse(f"it carries {', '.join(found)}")
+            count = len(pdf.pages)
+    except pikepdf.PasswordError:
+        raise refuse("it is encrypted, and asks for a password", "ENCRYPTED_PDF") from None
+    except pikepdf.PdfError as error:
+        raise refuse(f"it is damaged: {str(error).splitlines()[0][:200]}", "CORRUPT_PDF") from None
+    if not count:
+        raise refuse("it has no pages", "CORRUPT_PDF")
+    _require_pages(data, count)
+    return Looked(count, size, files.digest_bytes(data))
+
+
+def _require_pages(data: bytes, count: int) -> None:
+    """The reader opens it, too, and counts the same pages."""
+    import pypdfium2
+
+    try:
+        document: Any = pypdfium2.PdfDocument(data)
+        seen = len(document)
+        document.close()
+    except pypdfium2.PdfiumError as error:
+        raise refuse(f"it cannot be read: {error}", "CORRUPT_PDF") from None
+    if seen != count:
+        raise refuse(f"it says {count} pages, and {seen} can be read", "CORRUPT_PDF")
+
+
+def _active(pdf: Any) -> Iterator[str]:
+    """What of the object tree would act. Every object is looked at, also those that nothing leads to."""
+    import pikepdf
+
+    for number, thing in enumerate(pdf.objects):
+        if number > MOST_OBJECTS:
+            raise refuse(f"it has more than {MOST_OBJECTS} objects", "TOO_LARGE")
+        stack: list[Any] = [thing]
+        depth = 0
+        while stack and depth < 10_000:
+            depth += 1
+            one = stack.pop()
+            if isinstance(one, pikepdf.Stream | pikepdf.Dictionary):
+                for key in one.keys():  # noqa: SIM118 - a dictionary of pikepdf
+                    if key in ACTIVE:
+                        yield ACTIVE[key]
+                    value = one.get(key)
+                    if key in ("/S", "/Type", "/Subtype", "/FT") and str(value) in ACTIVE:
+                        yield ACTIVE[str(value)]
+                    if isinstance(value, pikepdf.Dictionary | pikepdf.Array) and not value.is_indirect:
+                        stack.append(value)
+            elif isinstance(one, pikepdf.Array):
+                stack += [v for v in list(one) if isinstance(v, pikepdf.Dictionary | pikepdf.Array) and not v.is_indirect]  # type: ignore[reportUnknownVariableType]
+
+
+def pages(path: Path, most: int) -> Iterator[str]:
+    """The text of each page, one at a time: a long file is not held in memory as a whole."""
+    import pypdfium2
+
+    document: Any = pypdfium2.PdfDocument(path)
+    try:
+        for number in range(min(len(document), most)):
+            page = document[number]
+            content = page.get_textpage()
+            yield spelt_out(content.get_text_range())[0]
+            content.close()
+            page.close()
+    finally:
+        document.close()
+
+
+def spelt_out(content: str) -> tuple[str, list[int]]:
+    """The text with its ligatures as letters; and by letter, where in `content` it stands."""
+    made: list[str] = []
+    places: list[int] = []
+    for at, sign in enumerate(content):
+        if sign == "\r" and content[at + 1 : at + 2] == "\n":
+            continue
+        written = LIGATURES.get(sign) or (_OLDER[sign] if sign in _OLDER and _inside(content, at) else sign)
+        made.append(written)
+        places += [at] * len(written)
+    return "".join(made), places
+
+
+def _inside(content: str, at: int) -> bool:
+    """Whether a sign stands in a word, or begins one."""
+    before, after = content[at - 1 : at], content[at + 1 : at + 3]
+    return (before.isalpha() and after[:1].isalpha()) or (
+        (not before or before.isspace()) and len(after) == 2 and after.isalpha()
+    )
+
+
+def marks(path: Path, number: int, quote: str) -> list[tuple[float, float, float, float]]:
+    """Where a quote stands on a page: boxes as shares of its width and height, from the top left. `number` counts from 0."""
+    import pypdfium2
+
+    document: Any = pypdfium2.PdfDocument(path)
+    try:
+        page = document[number]
+        content = page.get_textpage()
+        read, places = spelt_out(content.get_text_range())
+        found = quotes.find(quote, read, 1)
+        if not found:
+            rest = quotes.find(quote, [read, next_page(document, number + 1)], 1)
+            found = [one for one in rest if one.page == 1]
+        if not found:
+            return []
+        wide, high = page.get_size()
+        left, bottom, _, _ = page.get_bbox()
+        boxes = [content.get_charbox(at) for at in sorted(set(places[found[0].offset : found[0].end]))]
+        shares = [
+            ((x - left) / wide, 1 - (y - bottom) / high, (r - left) / wide, 1 - (b - bottom) / high)
+            for x, b, r, y in boxes
+            if r > x
+        ]
+        return _lines(shares)
+    finally:
+        document.close()
+
+
+def next_page(document: Any, number: int) -> str:
+    return spelt_out(document[number].get_textpage().get_text_range())[0] if number < len(document) else ""
+
+
+def _lines(boxes: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
+    """Boxes of letters, as boxes of lines."""
+    made: list[tuple[float, float, float, float]] = []
+    for left, top, right, bottom in boxes:
+        last = made[-1] if made else None
+        middle = (top + bottom) / 2
+        if last and last[1] <= middle <= last[3] and -0.02 <= left - last[2] <= 0.05:
+            made[-1] = (last[0], min(last[1], top), max(last[2], right), max(last[3], bottom))
+        else:
+            made.append((left, top, right, bottom))
+    return [tuple(round(v, 4) for v in box) for box in made]  # type: ignore[misc]
+
+
+def text(path: Path, most: int = 400, ocr: bool = True) -> Text:
+    """Page by page. A scanned file is read with OCR where the machine has it, and is said to be scanned where not."""
+    read = tuple(pages(path, most))
+    if sum(len(page.strip()) for page in read) >= SCANNED_BELOW * max(1, len(read)):
+        return Text(read)
+    if not ocr or not shutil.which("tesseract"):
+        return Text(read, scanned=True)
+    return Text(tuple(_recognised(path, number) for number in range(len(read))), ocr=True)
+
+
+def picture(path: Path, number: int, scale: float = 2.0, colours: int = 0) -> bytes:
+    """A page as PNG; `number` counts from 0. With few colours it is small."""
+    import pypdfium2
+
+    document: Any = pypdfium2.PdfDocument(path)
+    try:
+        page = document[number]
+        drawn = BytesIO()
+        image = page.render(scale=scale).to_pil()
+        (image.convert("RGB").quantize(colours) if colours else image).save(drawn, "PNG", optimize=bool(colours))
+        return drawn.getvalue()
+    finally:
+        document.close()
+
+
+def _recognised(path: Path, number: int) -> str:
+    done = subprocess.run(
+        ["tesseract", "stdin", "stdout"], input=picture(path, number, 3.0), capture_output=True, timeout=120, check=False
+    )
+    if done.returncode:
+        raise StrataError("OCR_FAILED", f"tesseract: {done.stderr.decode(errors='replace')[:200]}", "set papers.ocr to false")
+    return done.stdout.decode(errors="replace")
