@@ -470,6 +470,16 @@ def test_enough_successes_are_a_success_and_the_stage_is_then_finished_as_a_whol
     assert log(trial).count("q") == 1
 
 
+def test_where_so_many_are_enough_everybody_is_asked_whoever_fails_first(trial: House) -> None:
+    """A failure is no reason not to ask the rest: nobody has said that it aborts, and who is missing would be said nowhere."""
+    fan_out(trial, [{"id": n} for n in "pqrstu"], "abort", extra=", min_success: 0")
+    plan(trial, p="fail", q="fail")
+    ran = run(trial)
+    assert ran.code == 0, ran.stderr
+    assert sorted(log(trial)) == [*"pqrstu", "z"]
+    assert len(made(ran, "z")["inputs"]["all"]) == 4
+
+
 def test_a_group_with_too_few_successes_fails(trial: House) -> None:
     members = "{one: {tool: worker.py, args: [one]}, two: {tool: worker.py, args: [two]}}"
     configure(trial, f"  - {{name: g, parallel: {{cap: 2, min_success: 2}}, retry: {{max: 0}}, members: {members}}}\n")

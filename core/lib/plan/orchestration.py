@@ -217,7 +217,8 @@ class FanOut(Stage, frozen=True):
 
     @property
     def goes_on_after_a_failure(self) -> bool:
-        return self.on_item_failure == "skip"
+        """Also where so many are enough: who was never asked cannot be among them, and the roster says how all ended."""
+        return self.on_item_failure == "skip" or self.min_success is not None
 
     def pieces(self, resolve: Resolve) -> list[Piece]:
         found = [item for text in self.items for item in self._listed(text, resolve(text))]
