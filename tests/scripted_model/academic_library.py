@@ -174,7 +174,7 @@ class Library:
             "open_access": {"is_oa": bool(r["text"]), "oa_status": "gold" if r["text"] else "closed"},
             "authorships": [{"author": {"display_name": a}, "author_position": "first"} for a in r["authors"]],
             "primary_location": places | {"source": {"display_name": r["venue"]}},
-            "best_oa_location": places if r["text"] else None,
+            "best_oa_location": places if places["pdf_url"] else None,
             "abstract_inverted_index": inverted or None,
         }
 
@@ -267,7 +267,7 @@ class Library:
         record = next((r for r in self.records if r["doi"] == rest), None)
         if not record:
             return 404, {}, b"nothing"
-        meta = f'<meta name="citation_pdf_url" content="{self.pdf_url(record)}">' if record["text"] else ""
+        meta = f'<meta name="citation_pdf_url" content="{self.pdf_url(record)}">' if self.pdf_url(record) else ""
         return _page(record["title"], "<p>A landing page.</p>", meta)
 
     def _portal(self, rest: str, asked: dict[str, str]) -> Answer:

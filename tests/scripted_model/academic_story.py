@@ -53,13 +53,19 @@ JUDGED = {
 }
 
 
+def almost(source: str, honest: list[Quote]) -> list[Quote]:
+    """For the quickstart: one passage comes with a word that the paper does not have."""
+    changed = [q | {"quote": q["quote"].replace("much of the benefit", "most of the benefit")} for q in honest]
+    return [*honest, *(q for q, was in zip(changed, honest, strict=True) if q != was)]
+
+
 class Scholars:
     """`lies`: given the paper and its honest quotes, what is proposed instead. `fails`: agents that give up, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, lies: Callable[[str, list[Quote]], list[Quote]] | None = None) -> None:
         self.asked: list[str] = []
         self.prompts: list[str] = []
-        self.lies: Callable[[str, list[Quote]], list[Quote]] | None = None
+        self.lies = lies
         self.annotation: Callable[[str, str | None], str | None] | None = None
         self.strings: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         self.judgement: Callable[[str], dict[str, Any]] | None = None

@@ -63,7 +63,12 @@ class Standing(Run):
     def perform(self, stage: Stage, words: Words) -> StageResult:
         done = list(words.known.values())
         ready = [o for o in words.orders if o.key not in words.known and all(d in words.known for d in words.after[o.key])]
-        stuck = stage.kind == FanOut.kind and stage.on_item_failure == "abort" and stage.min_success is None and any(not r.ok for r in done)
+        stuck = (
+            stage.kind == FanOut.kind
+            and stage.on_item_failure == "abort"
+            and stage.min_success is None
+            and any(not r.ok for r in done)
+        )
         if ready and not stuck:
             raise Missing(stage, [words.ready(o.key) for o in ready])
         return self.sum_up(stage, tuple(done), len(words.orders)) if stage.fans_out else self.one(stage, done[0])

@@ -49,7 +49,8 @@ function show(id) {
     figure.append(mark);
   }
   const first = figure.querySelector("i");
-  if (first) image.decode().then(() => first.scrollIntoView({block: "center"}), () => {});
+  const side = document.querySelector("aside");
+  if (first) image.decode().then(() => { side.scrollTop += first.getBoundingClientRect().top - side.clientHeight / 2; }, () => {});
   history.replaceState(null, "", "#" + id);
 }
 document.querySelectorAll("button.q").forEach(b => b.addEventListener("click", () => show(b.dataset.id)));

@@ -21,6 +21,16 @@ FEWEST_WORDS = 4  # fewer say nothing that could be looked up
 _DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>]+[^\s\"'<>.,;)]", re.I)
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)*")
+# A word that begins a sentence has a capital anyway: it is a name where somebody does something, or somebody else stands behind it.
+_FIRST = re.compile(
+    r"(?:^|[.!?:;(]\s*)([A-Z][\w'’-]+)(?=['’]s\b|,? et al\b|,? (?:and|&) [A-Z]| [A-Z][a-z]|,? \(?(?:19|20)\d\d\b"
+    r"| (?:finds?|found|shows?|showed|reports?|reported|argues?|argued|measures?|measured|writes?|wrote|says?|said|claims?|claimed"
+    r"|concludes?|concluded|studied|agrees?|agreed|confirms?|confirmed|replicated|suggests?|suggested|observed|proposed?)\b)"
+)
+_ANYBODY = frozenset(
+    "the a an it its this these those they we he she authors author researchers results result findings data both one two three "
+    "participants residents people analysis analyses evidence nobody everybody another such others simulations measurements".split()
+)
 
 
 class Paper(Struct, frozen=True):
@@ -95,6 +105,7 @@ def invented(annotation: str, paper: Paper) -> list[str]:
     found = [d for d in dois if d not in plain]
     found += [n for n in _NUMBER.findall(rest) if n not in numbers]
     names = {word for phrase in _NAME.findall(rest) for word in phrase.split()}
+    names |= {word for word in _FIRST.findall(rest) if word.lower() not in _ANYBODY}
     found += sorted(name for name in names if name.lower().removesuffix("'s").removesuffix("’s") not in plain)
     return list(dict.fromkeys(found))
 

@@ -31,11 +31,29 @@ class Source(Struct, frozen=True):
         return self.entry.paper.id
 
 
+_REFUSED = ("HTTP_401", "HTTP_402", "HTTP_403")
+_NOT_TRIED = {"status": "failed", "code": "NOT_TRIED", "reason": "nobody tried to fetch it"}
+_KINDS = {
+    "NO_OPEN_COPY": "no open copy is named",
+    "NOT_A_PDF": "a page instead of a PDF (paywall)",
+    "HTTP_404": "not found",
+    "HTTP_410": "not found",
+    "TOO_LARGE": "too large",
+}  # fmt: skip
+
+
 class Missing(Struct, frozen=True):
     """A paper that was chosen, and is not there."""
 
     paper: Candidate
     reason: str
+    code: str
+
+    @property
+    def kind(self) -> str:
+        """Why, in as few words as a flow has room for."""
+        unsafe = "an unsafe or damaged file" if self.code.endswith("_PDF") else "could not be fetched"
+        return "refused by the site" if self.code in _REFUSED else _KINDS.get(self.code, unsafe)
 
 
 class Review(Struct, frozen=True):
@@ -57,15 +75,15 @@ class Review(Struct, frozen=True):
 def review(documents: dict[str, Json], quotes: Iterable[Json], rejected: int) -> Review:
     """`documents`: the handovers, by name. `quotes`: those that stand, as they were looked up now."""
     papers = {one.id: one for one in records.candidates(documents["candidates"])}
-    downloads = documents["downloads"]["downloads"]
-    there = [papers[d["id"]] for d in downloads if d["status"] == "success" and d["id"] in papers]
+    chosen = [one["id"] for one in documents["ranked_candidates"]["ranked"] if one["selected"] and one["id"] in papers]
+    fetched = {one["id"]: one for one in documents["downloads"]["downloads"]}
+    downloads = [fetched.get(one) or _NOT_TRIED | {"id": one} for one in chosen]
+    there = [papers[d["id"]] for d in downloads if d["status"] == "success"]
     entries = {e.paper.id: e for e in bibliography.entries(there)}
     read = {one["source_id"]: one for one in documents["quotes"]["papers"]}
-    sources = tuple(
-        _source(entries[d["id"]], d, read.get(d["id"], {})) for d in downloads if d["id"] in entries and d["status"] == "success"
-    )
+    sources = tuple(_source(entries[d["id"]], d, read.get(d["id"], {})) for d in downloads if d["status"] == "success")
     missing = tuple(
-        Missing(papers[d["id"]], d["reason"] or "unknown") for d in downloads if d["status"] != "success" and d["id"] in papers
+        Missing(papers[d["id"]], d["reason"] or "unknown", d["code"] or "") for d in downloads if d["status"] != "success"
     )
     known = {source.id for source in sources}
     kept = sorted((q for q in quotes if q["source_id"] in known), key=lambda q: (-q["relevance"], q["quote_id"]))
@@ -116,7 +134,7 @@ def _flow(
         screened,
         screened - sought,
         sought,
-        tuple(Counter(one.reason for one in missing).most_common()),
+        tuple(Counter(one.kind for one in missing).most_common()),
         len(sources),
         tuple(excluded.most_common()),
         len(sources) - sum(excluded.values()),

@@ -255,11 +255,13 @@ def downloads(at: At) -> Json:
             got = files.read_json(folder / one.outputs["data"])
             _copy(folder / one.outputs["file"], at.folder.root / "downloads" / item["filename"], got["sha256"])
             facts = {"filename": item["filename"], "status": "success", "bytes": got["bytes"], "sha256": got["sha256"]}
-            listed.append(base | facts | {"pages": got["pages"], "source": got["source"], "reason": None, "tries": tries})
+            listed.append(
+                base | facts | {"pages": got["pages"], "source": got["source"], "code": None, "reason": None, "tries": tries}
+            )
         else:
             at.warn(4, f"{item['id']}: {one.message}")
             none: Json = {"filename": None, "status": "failed", "bytes": 0, "sha256": None, "pages": 0, "source": None}
-            listed.append(base | none | {"reason": one.message or one.code, "tries": tries})
+            listed.append(base | none | {"code": one.code or "FAILED", "reason": one.message or one.code, "tries": tries})
     there = [d for d in listed if d["status"] == "success"]
     at.give(
         "downloads",

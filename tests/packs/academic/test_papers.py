@@ -250,3 +250,29 @@ def test_an_annotation_says_no_number_name_or_doi_that_the_paper_does_not_have()
     assert quoting.invented("In 2021 Example followed a company wiki (10.5555/strata.1).", paper) == []
     lied = quoting.invented("Later work by Miller over 17 years, such as 10.1000/fake.9, agrees.", paper)
     assert lied == ["10.1000/fake.9", "17", "Miller"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Miller et al. saw the same.",
+        "Miller (2021) followed a wiki.",
+        "Miller and Jones agree. They followed pages.",
+        "It was a company wiki. Miller found mistakes in it.",
+        "Miller's pages were wrong after months.",
+        "Reviews kept pages correct (Miller, 2021).",
+        "Anna Miller wrote it.",
+    ],
+)
+def test_an_author_nobody_knows_is_found_out_wherever_a_sentence_names_one(said):
+    paper = Paper("C0001", (" ".join(LINES),), "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
+    assert "Miller" in quoting.invented(said, paper)
+    assert quoting.invented(said.replace("Miller", "Example").replace("Jones", "Ada").replace("Anna", "Ada"), paper) == []
+
+
+def test_an_honest_annotation_is_not_thrown_away():
+    paper = Paper("C0001", (" ".join(LINES),), "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
+    honest = (
+        "Authors report on a wiki. However, it says nothing of costs. Although small, it is useful; Reviews kept pages correct."
+    )
+    assert quoting.invented(honest, paper) == []
