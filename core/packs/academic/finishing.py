@@ -29,11 +29,12 @@ def annotated(made: Review, styles: Sequence[str]) -> str:
     """Annotated_Bibliography.md: every source with what it says to the question, and its quotes with their pages."""
     lines = [f"# {made.config['project']}: annotated bibliography", "", f"> {made.config['research_question']}", ""]
     count = len([one for one in made.sources if made.of(one)])
-    lines += [
-        f"{len(made.quotes)} quotes from {count} papers. Each was found by a program, word by word, on the page that is named; "
-        f"{made.rejected} others that were proposed were not, and are not here.",
-        "",
-    ]
+    one = made.rejected == 1
+    others = (
+        "1 other that was proposed was not, and is" if one else f"{made.rejected} others that were proposed were not, and are"
+    )
+    counted = f"{len(made.quotes)} quotes from {count} papers."
+    lines += [f"{counted} Each was found by a program, word by word, on the page that is named; {others} not here.", ""]
     style = styles[0] if styles else bibliography.STYLES[0]
     by_key = _cited(made.sources, style)
     quoted = [one for one in made.sources if made.of(one)]

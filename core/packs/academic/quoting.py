@@ -21,16 +21,22 @@ FEWEST_WORDS = 4  # fewer say nothing that could be looked up
 _DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>]+[^\s\"'<>.,;)]", re.I)
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)*")
-# A word that begins a sentence has a capital anyway: it is a name where somebody does something, or somebody else stands behind it.
+# A word that begins a sentence has a capital anyway: it is a name where it does something, or where somebody stands behind it.
+_VERBS = (
+    "agree|argue|claim|conclude|confirm|find|found|measure|observe|propose|replicate|report|say|said|show|studie|study|suggest|"
+    "write|wrote"
+)
 _FIRST = re.compile(
     r"(?:^|[.!?:;(]\s*)([A-Z][\w'’-]+)(?=['’]s\b|,? et al\b|,? (?:and|&) [A-Z]| [A-Z][a-z]|,? \(?(?:19|20)\d\d\b"
-    r"| (?:finds?|found|shows?|showed|reports?|reported|argues?|argued|measures?|measured|writes?|wrote|says?|said|claims?|claimed"
-    r"|concludes?|concluded|studied|agrees?|agreed|confirms?|confirmed|replicated|suggests?|suggested|observed|proposed?)\b)"
+    rf"| (?:{_VERBS})(?:d|ed|s|es)?\b)"
 )
 _ANYBODY = frozenset(
-    "the a an it its this these those they we he she authors author researchers results result findings data both one two three "
-    "participants residents people analysis analyses evidence nobody everybody another such others simulations measurements".split()
-)
+    (
+        "the", "a", "an", "it", "its", "this", "these", "those", "they", "we", "he", "she", "authors", "author", "researchers",
+        "results", "result", "findings", "data", "both", "one", "two", "three", "participants", "residents", "people", "analysis",
+        "analyses", "evidence", "nobody", "everybody", "another", "such", "others", "simulations", "measurements",
+    )
+)  # fmt: skip
 
 
 class Paper(Struct, frozen=True):
