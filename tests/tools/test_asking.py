@@ -127,6 +127,15 @@ def test_a_single_step_asks_and_is_answered(house: House) -> None:
     assert run(house, "--answer", "look=cat").code == 0
 
 
+def test_a_step_that_is_done_again_on_purpose_asks_again(house: House) -> None:
+    house.tool("asker", ASKER)
+    house.orchestrator("version: 1\nname: trial\nstages:\n  - {name: look, tool: asker.py, args: [ask-1]}\n")
+    assert [run(house).code, run(house, "--answer", "look=cat").code, run(house).code] == [3, 0, 0]
+    assert run(house, "--from", "look").code == 3, "the old answer was to what has been set aside"
+    assert run(house).code == 3, "and a resume does not take it either"
+    assert run(house, "--answer", "look=dog").code == 0
+
+
 ROUTES = """version: 1
 name: trial
 loops: {adjust: {to: draft, max: 2, then: fail}}

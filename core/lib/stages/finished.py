@@ -64,6 +64,12 @@ class Worktree(Struct, frozen=True):
     conflict: tuple[str, ...] = ()
 
 
+def redo_before(session: Path) -> Counter[str]:
+    """Steps that were asked for again on purpose, each with the last attempt from before."""
+    path = session / AGAIN
+    return Counter(records.read(path, dict[str, int]) if path.exists() else {})
+
+
 class Finished:
     """What earlier runs of this session have finished, and whether it is still so."""
 
@@ -127,8 +133,7 @@ class Finished:
     @cached_property
     def redo_before(self) -> Counter[str]:
         """Steps that were asked for again, each with the last attempt from before: up to there nothing counts."""
-        path = self.session.folder / AGAIN
-        return Counter(records.read(path, dict[str, int]) if path.exists() else {})
+        return redo_before(self.session.folder)
 
     @cached_property
     def reported(self) -> int:
