@@ -44,8 +44,9 @@ class Desk:
         (self.root / "config/run_config.json").write_text(json.dumps(config | more))
         (self.root / "config/academic_settings.yaml").write_text(yaml.safe_dump(self.library.settings()))
         rules = f"version: 1\nprivate: ['127.0.0.1:{self.library.port}']\nrobots: false\ndelay_seconds: 0\n"
-        (self.house.workspace / ".strata").mkdir(exist_ok=True)
-        (self.house.workspace / ".strata/web.yaml").write_text(rules)
+        for working in (self.house.workspace, self.root):  # a plan works in the one, academic.py in the other
+            (working / ".strata").mkdir(exist_ok=True)
+            (working / ".strata/web.yaml").write_text(rules)
         return self
 
     def run(self, *flags: str, timeout: float = 280) -> Ran:

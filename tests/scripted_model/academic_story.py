@@ -64,7 +64,7 @@ class Scholars:
 
     def __init__(self, lies: Callable[[str, list[Quote]], list[Quote]] | None = None) -> None:
         self.asked: list[str] = []
-        self.prompts: list[str] = []
+        self.notes: list[str] = []  # what a person wanted otherwise, as an agent was told
         self.lies = lies
         self.annotation: Callable[[str, str | None], str | None] | None = None
         self.strings: Callable[[dict[str, Any]], dict[str, Any]] | None = None
@@ -75,7 +75,8 @@ class Scholars:
         agent, about = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)[0]
         if r.turn == 0:
             self.asked.append(f"{agent} {about}".strip())
-            self.prompts.append(r.prompt)
+            if re.search(r"^- note: ", r.prompt, re.M):
+                self.notes.append(Path(r.path("note")).read_text())
         if agent == "search-strategist":
             return self.strategist(r)
         if agent == "candidate-assessor":

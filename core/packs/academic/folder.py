@@ -22,6 +22,12 @@ LAYOUT = ("config", "metadata", "downloads", "outputs", "logs")
 RELEASED = "config/released.json"  # digests of texts that a person lets out of quarantine
 GIVEN = "logs/given.json"  # by file: the digest of what was given last; what differs from it a person has changed
 CONFIG = "run_config"
+CONTEXT = "_Config.md"  # behind the name of the project
+CONTEXT_BEGINS = "## Context"
+CONTEXT_ASKS = (
+    "Write below what an agent should know besides the question: the chapter that it is for, what you know already, which words\n"
+    "your field uses, what does not count. Agents read it before they choose search strings."
+)
 
 
 class Handover(Struct, frozen=True):
@@ -112,14 +118,29 @@ class Folder:
         if there and file in given and there not in (given[file], new):
             if given[file] == new:
                 return [f"{file} was edited by hand, and stays"]
-            aside = self._aside(path)
-            files.write_atomic(aside, path.read_bytes())
+            aside = self.keep_aside(path)
             self.state.edited(file, str(aside.relative_to(self.root)))
             said.append(f"{file} was edited by hand, and is made anew: the edited one is {aside.relative_to(self.root)}")
         if there != new:
             files.write_atomic(path, data)
         files.write_json(self.root / GIVEN, self._given() | {file: new})
         return said
+
+    def write_context(self, project: str, said: str) -> Path:
+        """A page for what agents should know besides the question. One that is there is a person's, and stays."""
+        path = self.root / f"config/{files.safe_name('_'.join(project.split()))}{CONTEXT}"
+        if not path.exists():
+            files.write_atomic(path, f"# {project}\n\n{CONTEXT_ASKS}\n\n{CONTEXT_BEGINS}\n\n{said}\n".encode())
+        return path
+
+    def context(self) -> str:
+        """What a person has written there."""
+        said: list[str] = []
+        for path in sorted((self.root / "config").glob(f"*{CONTEXT}")):
+            self.read.add(f"config/{path.name}")
+            _, begun, rest = path.read_text(encoding="utf-8").partition(CONTEXT_BEGINS)
+            said.append(rest if begun else path.read_text(encoding="utf-8"))
+        return "\n\n".join(text for one in said if (text := one.strip()))[:20_000]
 
     def released(self) -> frozenset[str]:
         self.read.add(RELEASED)
@@ -155,10 +176,12 @@ class Folder:
         path = self.root / GIVEN
         return files.read_json(path) if path.is_file() else {}
 
-    def _aside(self, path: Path) -> Path:
+    def keep_aside(self, path: Path) -> Path:
+        """A copy of what a person wrote, before it is written anew."""
         number = 1
         while (aside := path.with_name(f"{path.stem}.edited-{number}{path.suffix}")).exists():
             number += 1
+        files.write_atomic(aside, path.read_bytes())
         return aside
 
     def _quarantine(self, file: str, gated: gate.Gated) -> None:

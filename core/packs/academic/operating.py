@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from lib.campaign import named, people
 from lib.contract import ExitCode, Json, StrataError, command, usage
@@ -25,6 +27,7 @@ FIRST_AND_LAST = {
     5: ("text", "check5"), 6: ("finish", "close"),
 }  # fmt: skip
 DATABASES = ("OpenAlex", "Crossref", "Semantic Scholar", "arXiv")
+_RECENT = re.compile(r"\b(?:recent(?:ly)?|latest|newest|state of the art|nowadays)\b", re.I)
 _NEVER_PACKED = ("config/profiles", "logs/state.lock")
 
 
@@ -37,10 +40,12 @@ def words(tool: str, given: list[str]) -> list[str]:
     if not places or places[0].startswith("-"):
         return given  # the parser says what is missing
     root = Path(places[0]).absolute()
+    first, last = _phase(rest[0]) if verb == "phase" else ("", "")
+    if not root.is_dir():
+        raise StrataError("NO_RUN", f"{root} is not there", f"{command(TOOL)} setup {root}", final=True)
     session = Path(_state(root).session or "/nonexistent")
     more = places[1:]
-    if verb == "phase":
-        first, last = _phase(rest[0])
+    if last:
         more = [*(["--from", first] if session.is_dir() else []), "--until", last, *more]
     if verb == "answer":
         more = _answer(root, more)
@@ -175,54 +180,80 @@ def export(root: Path, target: Path | None) -> Json:
 def setup(options: Namespace) -> Json:
     """Writes run_config.json, from a file, from what the command says, or from what a person is asked."""
     root = Path(options.words[0]).absolute() if options.words else None
-    config = _from_file(Path(options.config)) if options.config else _from_words(options, root)
-    root = root or Path(str(config["run_id"])).absolute()
+    config = _clear(_from_file(Path(options.config)) if options.config else _from_words(options, root))
     gated = gate.passed(config, CONFIG)
     gated.require("run_config.json", "setup")
+    root = root or Path(str(config["run_id"])).absolute()
     folder = Folder(root)
     path = root / HANDOVERS[CONFIG].file
-    if path.exists() and json.loads(path.read_bytes()) != gated.document and not options.force:
-        raise StrataError("EXISTS", f"{path} is there, and says something else", "--force writes it anew; or edit it")
+    kept: Path | None = None
+    if path.exists() and path.read_bytes() != files.as_written(gated.document):
+        if not options.force:
+            raise StrataError("EXISTS", f"{path} is there, and says something else", "--force writes it anew; or edit it")
+        kept = folder.keep_aside(path)
     folder.make()
     files.write_json(path, gated.document)
-    return {"tool": TOOL, "status": "success", "exit_code": 0, "config": str(path), "next": f"{command(TOOL)} run {root}"}
+    context = folder.write_context(config["project"], str(config.get("context") or ""))
+    said: Json = {"tool": TOOL, "status": "success", "exit_code": 0, "config": str(path), "context": str(context)}
+    return said | ({"kept": str(kept)} if kept else {}) | {"next": f"{command(TOOL)} run {root}"}
 
 
 def _from_file(path: Path) -> Json:
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except OSError as error:
         raise StrataError("NOT_FOUND", f"{path}: {error.strerror}", "name a run_config.json", final=True) from None
     except ValueError as error:
         raise StrataError("BAD_CONFIG", f"{path} is not JSON: {error}", "", final=True) from None
+    gate.passed(found, CONFIG).require(str(path), "whoever wrote it")
+    return found
 
 
 def _from_words(options: Namespace, root: Path | None) -> Json:
     shape = schemas.load("academic/run_config")["properties"]
-    fields: list[str] = shape["disciplines"]["items"]["enum"]
-    question = options.question or _ask("What is to be found out? (one sentence)", "--question")
-    name = options.project or _ask("What is the work called that it is for?", "--project")
-    keywords = _listed(options.keywords or _ask("Its keywords, with commas between them?", "--keywords"))
-    disciplines = _listed(options.disciplines or _ask(f"Which fields? (of {', '.join(fields)})", "--disciplines"))
-    databases = _listed(options.databases or _ask(f"Which databases? (Enter: {', '.join(DATABASES)})", "", ", ".join(DATABASES)))
-    mail = options.mail or _ask("A mail address that the services may write to? (Enter for none)", "", " ")
+    fields = ", ".join(shape["disciplines"]["items"]["enum"])
+    question = options.question or _ask("What is to be found out? (one sentence)", "--question", shape["research_question"])
+    name = options.project or _ask("What is the work called that it is for?", "--project", shape["project"])
+    keywords = _listed(options.keywords) or _ask("Its keywords, with commas between them?", "--keywords", shape["keywords"])
+    disciplines = _listed(options.disciplines) or _ask(
+        f"Which fields? (one or more of {fields})", "--disciplines", shape["disciplines"]
+    )
+    usual = ", ".join(DATABASES)
+    databases = _listed(options.databases) or _ask(f"Which databases? (Enter: {usual})", "", {"type": "array"}, usual)
+    mail = options.mail or _ask("A mail address that the services may write to? (Enter for none)", "", shape["mail"], " ")
     run_id = files.slug(root.name if root else name, "review")[:64]
     made: Json = {"version": 1, "run_id": run_id, "project": name, "research_question": question, "keywords": keywords}
-    made |= {"disciplines": disciplines, "period": {"from": options.from_year, "to": options.to_year}}
-    made |= {"databases": [{"name": d} for d in databases]}
+    made |= {"disciplines": disciplines, "databases": [{"name": d} for d in databases]}
+    if options.from_year or options.to_year:
+        made["period"] = {"from": options.from_year, "to": options.to_year}
     return made | ({"mail": mail.strip()} if mail.strip() else {}) | ({"portal": options.portal} if options.portal else {})
 
 
-def _ask(question: str, flag: str, default: str = "") -> str:
+def _clear(config: Json) -> Json:
+    """What can be read in two ways is asked, and not guessed."""
+    said = _RECENT.search(" ".join((str(config["research_question"]), *config["keywords"])))
+    if said and "period" not in config:
+        question = f"{said[0]!r} may mean one year or ten. From which year on? (Enter: any year)"
+        year = _ask(question, "--from-year, or period in the file", {"type": "string", "pattern": r"^((19|20)\d\d)?$"}, "")
+        config = config | {"period": {"from": int(year) if year else None, "to": None}}
+    return config
+
+
+def _ask(question: str, flag: str, shape: Json, default: str | None = None) -> Any:
+    """What a person says, as often as it takes until it can be used; a list where the format has one."""
     if not people.at_a_terminal():
-        if default:
-            return default
+        if default is not None and not flag:
+            return _listed(default) if shape.get("type") == "array" else default
         usage(f"nobody is here to ask: {question}", f"say it with {flag}, or --config FILE")
     while True:
-        said = people.read_line(f"{question}\n> ")
-        if said or default:
-            return said or default
+        line = people.read_line(f"{question}\n> ")
+        text = line or default or ""
+        said: Any = _listed(text) if shape.get("type") == "array" else text
+        wrong = [] if not line and default is not None else schemas.describe(said, shape)
+        if not wrong:
+            return said
+        sys.stderr.write(f"{wrong[0]}\n")
 
 
-def _listed(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",") if one.strip()]
+def _listed(text: str | None) -> list[str]:
+    return [one.strip() for one in (text or "").split(",") if one.strip()]

@@ -123,7 +123,8 @@ def open1(at: At) -> Json:
         for d in listed
         if d["access"] != "none"
     ]
-    brief: Json = {"question": read.research_question, "keywords": list(read.keywords), "context": read.context}
+    context = "\n\n".join(dict.fromkeys(text for text in (read.context.strip(), at.folder.context()) if text))
+    brief: Json = {"question": read.research_question, "keywords": list(read.keywords), "context": context}
     at.leave(
         "brief", brief | {"period": records.document(read.period), "disciplines": list(read.disciplines), "databases": wanted}
     )
