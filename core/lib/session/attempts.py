@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lib.disk import files, records
 from lib.session.outcome import VERSION, Begun, FileChange, Left, Outcome
 from lib.session.step import Step
 
+AGAIN = "again.json"  # which steps a person asked for again
 OUTCOME = "outcome.json"
 MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
 NOT_STEPS = {"workspace", "worktrees", "lost-worktrees", "artifacts"}  # folders of a session that hold work, not its record
@@ -118,3 +120,9 @@ def ended(attempts: list[Attempt]) -> list[tuple[Attempt, Outcome]]:
 
 def prepare_for_forks() -> None:
     records.prepare(Outcome, Left, Begun, list[FileChange])
+
+
+def redo_before(session: Path) -> Counter[str]:
+    """Steps that were asked for again on purpose, each with the last attempt from before."""
+    path = session / AGAIN
+    return Counter(records.read(path, dict[str, int]) if path.exists() else {})

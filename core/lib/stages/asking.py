@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from lib.contract import ExitCode, Json
 from lib.disk import files, lenient, records
+from lib.session import attempts
 from lib.session.documents import Manifest, Question, Waiting
 from lib.session.step import Step
-from lib.stages import finished
 from lib.stages.results import StepResult
 
 ANSWER = "answer.json"  # beside the attempts of a step: what a person answered
@@ -81,13 +81,13 @@ def answer_to(session: Path, step: Step, made_of: dict[str, str]) -> Any:
     record = files.read_json(path) if path.exists() else {"made_of": None}
     then: dict[str, str] | None = record["made_of"]
     same = then is not None and all(name in then and then[name] == part for name, part in made_of.items())
-    asked_again = finished.redo_before(session)[str(step)] != record.get("redo_before", 0)
+    asked_again = attempts.redo_before(session)[str(step)] != record.get("redo_before", 0)
     return record["answer"] if same and not asked_again else None
 
 
 def keep_answer(session: Path, step: Step, record: Json) -> None:
     """It holds until the step is to run again on purpose: then a person is asked again."""
-    files.write_json(session / step.folder / ANSWER, record | {"redo_before": finished.redo_before(session)[str(step)]})
+    files.write_json(session / step.folder / ANSWER, record | {"redo_before": attempts.redo_before(session)[str(step)]})
 
 
 def asked_in(error: Json | None) -> Asked:

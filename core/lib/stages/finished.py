@@ -27,7 +27,6 @@ from lib.stages.order import Order, words_for
 from lib.workspace import snapshot
 from lib.workspace.history import History, stands_as
 
-AGAIN = "again.json"  # which steps a person asked for again
 BEFORE = "before.json"  # in a phase: what the workspace was like before it, and whether it was put back
 WORKTREE = "worktree.json"  # beside the attempts of a step that works in a worktree of its own
 JUDGED = "judged.json"  # beside the outcome of a check: every file of the folder it judged, with its hash
@@ -62,12 +61,6 @@ class Worktree(Struct, frozen=True):
     at: str = ""
     work: str = ""
     conflict: tuple[str, ...] = ()
-
-
-def redo_before(session: Path) -> Counter[str]:
-    """Steps that were asked for again on purpose, each with the last attempt from before."""
-    path = session / AGAIN
-    return Counter(records.read(path, dict[str, int]) if path.exists() else {})
 
 
 class Finished:
@@ -133,7 +126,7 @@ class Finished:
     @cached_property
     def redo_before(self) -> Counter[str]:
         """Steps that were asked for again, each with the last attempt from before: up to there nothing counts."""
-        return redo_before(self.session.folder)
+        return attempts.redo_before(self.session.folder)
 
     @cached_property
     def reported(self) -> int:

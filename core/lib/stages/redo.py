@@ -15,10 +15,9 @@ from lib.disk import files, records
 from lib.plan.orchestration import Orchestration
 from lib.plan.task import Task
 from lib.process import fanout
-from lib.session.attempts import every_attempt
+from lib.session.attempts import AGAIN, every_attempt
 from lib.session.step import Step
 from lib.stages import loops
-from lib.stages.finished import AGAIN
 
 Chosen = Callable[[Step], bool]
 
