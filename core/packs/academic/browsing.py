@@ -10,8 +10,8 @@ import random
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
@@ -60,14 +60,15 @@ class Walk:
         self.door = Door(at.call, at.out)
         self.seen = 0
 
-    def pages(self, start: str, query: str = "") -> Iterator[Sight]:
+    def pages(self, start: str, query: str = "") -> Generator[Sight]:
         """Page after page, as long as there is a next one. A page that wants a person asks for one."""
         looked = self._replayed(start, query) if self.door.shelf.recorded else self._live(start, query)
-        for sight in looked:
-            self._require_nobody(sight)
-            yield sight
+        with closing(looked):  # the browser ends with the walk, also when whoever looks has had enough
+            for sight in looked:
+                self._require_nobody(sight)
+                yield sight
 
-    def _replayed(self, start: str, query: str) -> Iterator[Sight]:
+    def _replayed(self, start: str, query: str) -> Generator[Sight]:
         while True:
             known = self.door.shelf.replayed(self._asked(start, query))
             if known.error:
@@ -78,7 +79,7 @@ class Walk:
             if not self._goes_on(sight):
                 return
 
-    def _live(self, start: str, query: str) -> Iterator[Sight]:
+    def _live(self, start: str, query: str) -> Generator[Sight]:
         with _running(self.at, self.door, self.name) as tab:
             try:
                 self._go(tab, start)
@@ -197,12 +198,13 @@ def portal(at: At) -> Json:
     def walk() -> Json:
         found: list[Json] = []
         walked = Walk(at, 0, item["portal"], interface, f"portal/{item['key']}")
-        for _, sight in zip(range(interface.pages), walked.pages(start), strict=False):
-            found += [
-                row | {"discipline": row.get("discipline") or item["discipline"]}
-                for row in rows(sight, interface)
-                if row.get("name")
-            ]
+        with closing(walked.pages(start)) as seen:
+            for _, sight in zip(range(interface.pages), seen, strict=False):
+                found += [
+                    row | {"discipline": row.get("discipline") or item["discipline"]}
+                    for row in rows(sight, interface)
+                    if row.get("name")
+                ]
         return {"rows": [row | {"url": urljoin(start, row["url"]) if row.get("url") else None} for row in found]}
 
     made = patiently(at, 0, item["portal"], settings.browser, walk)
@@ -218,14 +220,15 @@ def search(at: At) -> Json:
     first = (item["page"] - 1) * interface.pages
     found: list[Json] = []
     hits: int | None = None
-    for number, sight in enumerate(walked.pages(interface.start, item["query"])):
-        said = select(sight.html, f"{interface.count}::text") if interface.count else []
-        digits = "".join(c for c in (said[0] if said else "") if c.isdigit())
-        hits = int(digits) if digits else hits
-        if number >= first:
-            found += [_record(row, sight.url) for row in rows(sight, interface)]
-        if number + 1 >= first + interface.pages or len(found) >= item["size"]:
-            break
+    with closing(walked.pages(interface.start, item["query"])) as seen:
+        for number, sight in enumerate(seen):
+            said = select(sight.html, f"{interface.count}::text") if interface.count else []
+            digits = "".join(c for c in (said[0] if said else "") if c.isdigit())
+            hits = int(digits) if digits else hits
+            if number >= first:
+                found += [_record(row, sight.url) for row in rows(sight, interface)]
+            if number + 1 >= first + interface.pages or len(found) >= item["size"]:
+                break
     at.leave("found", {"hits": hits, "at": now(), "records": found[: item["size"]]})
     at.say(2, f"{item['database']}, round {item['iteration']}: {len(found)} of {hits} for {item['query']}")
     return at.done(f"{len(found)} records")

@@ -159,10 +159,10 @@ def quotes(at: At) -> Json:
             failed[source] = f"nobody read it to the end: {one.message or one.code}"
             at.warn(5, f"{source}: {failed[source]}")
             continue
-        said = files.read_json(folder / one.outputs["data"])
-        good, bad = quoting.sort_out(said["quotes"], papers.get(source), source)
+        made = files.read_json(folder / one.outputs["data"])
+        good, bad = quoting.sort_out(made["quotes"], papers.get(source), source)
         kept, rejected = kept + good, rejected + bad
-        annotations[source] = _annotation(at, said.get("annotation"), papers.get(source))
+        annotations[source] = _annotation(at, made.get("annotation"), papers.get(source))
     listed = [
         {**p, "annotation": annotations.get(p["source_id"]), "retracted": withdrawn.get(p["source_id"])}
         | ({"skipped": failed[p["source_id"]]} if p["source_id"] in failed else {})
@@ -172,10 +172,10 @@ def quotes(at: At) -> Json:
     at.give("rejected_quotes", {"rejected": [records.document(r) for r in rejected]})
     alarm = at.folder.state.counted("quotes", len(kept))
     at.warn(5, alarm)
-    at.leave(
-        "data",
-        {"count": len(kept), "say": [f"{len(kept)} stand on their pages, {len(rejected)} do not.", *([alarm] if alarm else [])]},
-    )
+    missing = at.folder.take("downloads", 5)["failed"]
+    said = [f"{len(kept)} stand on their pages, {len(rejected)} do not."]
+    said += [f"{len(missing)} of the chosen papers could not be had: {', '.join(missing)}."] if missing else []
+    at.leave("data", {"count": len(kept), "say": [*said, *([f"{alarm}."] if alarm else [])]})
     return at.done(f"{len(kept)} quotes stand, {len(rejected)} were rejected")
 
 

@@ -92,12 +92,16 @@ def open2(at: At) -> Json:
     iteration = known.iteration + 1
     query = plan(iteration, len(strings["variations"]))
     gone = {s["database"] for s in known.skipped}
+    keys: dict[str, str] = {}
+    for one in listed:  # two names may look alike once they are plain
+        key = files.slug(one["name"], "database")
+        keys[one["name"]] = key if key not in keys.values() else f"{key}-{len(keys)}"
     entries: dict[str, list[Json]] = {"api": [], "browser": []}
     for one in listed:
         if one["access"] in entries and one["name"] not in gone:
             words = query_for(one, strings, query)
             wanted: Json = {
-                "key": files.slug(one["name"], "database"),
+                "key": keys[one["name"]],
                 "database": one["name"],
                 "query": words,
                 "page": query.page,
@@ -150,6 +154,8 @@ def merge(at: At) -> Json:
             if one.exit_code == 0:
                 answered.append((one.item, files.read_json(folder / one.outputs["found"])))
                 searched += [one.item["database"]] if one.item["database"] not in searched else []
+                if not answered[-1][1]["records"] and not answered[-1][1]["hits"] and one.item["page"] == 1:
+                    at.warn(PHASE, f"{one.item['database']} has nothing for {one.item['query']}")
             else:
                 skipped.append({"database": one.item["database"], "reason": _reason(one)})
                 at.warn(PHASE, f"{one.item['database']} is skipped: {_reason(one)}")

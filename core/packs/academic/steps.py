@@ -87,7 +87,7 @@ def databases(at: At) -> Json:
     aside = [d["name"] for d in listed.values() if d["access"] == "none"]
     if aside:
         at.warn(0, f"listed, and not searched by this house: {', '.join(aside)}")
-    at.leave("data", {"count": len(usable), "say": [f"{len(usable)} can be searched."]})
+    at.leave("data", {"count": len(usable), "say": [f"{len(usable)} can be searched.", *(f"{w}." for w in at.warnings)]})
     return at.done(f"{len(usable)} databases can be searched")
 
 
@@ -185,7 +185,8 @@ def open3(at: At) -> Json:
 
 
 def score(at: At) -> Json:
-    read, found = conf(at, 3), candidates(at.folder.take("candidates", 3))
+    read, search = conf(at, 3), at.folder.take("candidates", 3)
+    found = candidates(search)
     folder, roster = at.roster("assessed")
     said: dict[str, Assessed] = {}
     for one in roster.entries:
@@ -203,7 +204,8 @@ def score(at: At) -> Json:
     at.warn(3, alarm)
     for text in ranking.warnings[:20]:
         at.warn(3, text)
-    at.leave("data", {"count": len(ranking.ranked), "say": [alarm] if alarm else []})
+    skipped = [f"{one['database']} was skipped: {one['reason']}." for one in search["skipped"]]
+    at.leave("data", {"count": len(ranking.ranked), "say": [*skipped, *([f"{alarm}."] if alarm else [])]})
     return at.done(f"{len(ranking.ranked)} ranked, {sum(one.selected for one in ranking.ranked)} proposed")
 
 
