@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from lib.disk import schemas
 from scripted_model.server import Reply, Request, say, tool
 from support import ROOT, House
 
@@ -17,6 +18,7 @@ GUIDES = [
     ROOT / "config/packs/forge/README.md",
     ROOT / "config/packs/deep_research/README.md",
     ROOT / "config/packs/downstream/README.md",
+    ROOT / "config/packs/academic/README.md",
 ]
 
 
@@ -78,6 +80,11 @@ def test_the_orchestrator_and_the_agent_of_the_guides_work_and_their_recording_i
     assert ran.code == 0, ran.stderr[-2000:]
     again = house.json(*words, "--driver", "replay", "--fixtures", str(house.folder / "recorded"), ANTHROPIC_API_KEY="")
     assert again.code == 0, again.stderr[-2000:]
+
+
+def test_the_settings_of_the_academic_guide_are_valid() -> None:
+    (shown,) = blocks(GUIDES[5], "yaml")
+    assert schemas.describe(yaml.safe_load(shown), schemas.load("academic/settings")) == []
 
 
 def test_every_key_of_the_table_is_one_of_the_format() -> None:

@@ -122,6 +122,8 @@ def _run_folder(call: Call) -> Path:
 
 def status(root: Path) -> Json:
     """Where a run stands, for people and for programs."""
+    if (root / HANDOVERS[CONFIG].file).is_file() and not (root / "research_state.json").is_file():
+        return {"tool": TOOL, "status": "success", "exit_code": 0, "run": root.name, "next": f"{command(TOOL)} run {root}"}
     state = _existing(root)
     waiting = state.waiting
     phases = {f"phase {n} ({name})": state.phase_status.get(str(n), "pending") for n, name in PHASES.items()}
@@ -182,7 +184,8 @@ def setup(options: Namespace) -> Json:
     root = Path(options.words[0]).absolute() if options.words else None
     config = _clear(_from_file(Path(options.config)) if options.config else _from_words(options, root))
     gated = gate.passed(config, CONFIG)
-    gated.require("run_config.json", "setup")
+    if gated.problems:
+        usage("; ".join(gated.problems[:5]), "the format is config/packs/academic/schemas/run_config.json")
     root = root or Path(str(config["run_id"])).absolute()
     folder = Folder(root)
     path = root / HANDOVERS[CONFIG].file
@@ -205,7 +208,9 @@ def _from_file(path: Path) -> Json:
         raise StrataError("NOT_FOUND", f"{path}: {error.strerror}", "name a run_config.json", final=True) from None
     except ValueError as error:
         raise StrataError("BAD_CONFIG", f"{path} is not JSON: {error}", "", final=True) from None
-    gate.passed(found, CONFIG).require(str(path), "whoever wrote it")
+    wrong = gate.passed(found, CONFIG).problems
+    if wrong:
+        raise StrataError("BAD_CONFIG", f"{path}: {'; '.join(wrong[:5])}", "correct it there", final=True)
     return found
 
 

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import subprocess
 from pathlib import Path
 
 import pikepdf
@@ -10,76 +9,7 @@ import pytest
 from lib.contract import StrataError
 from packs.academic import pdfs, quoting
 from packs.academic.quoting import Paper
-from reportlab.lib.pagesizes import A4
-from reportlab.pdfgen import canvas
-
-LINES = [
-    "We followed four hundred pages of a company wiki over four years.",
-    "A page without an owner was wrong after fourteen months on the average.",
-    "Reviews on a fixed date kept pages correct longer than reviews on demand.",
-    "Where two teams shared a page, nobody felt responsible for its mistakes.",
-    "Deleting a page was rarer than any other change, and more useful than most.",
-]
-
-
-def reportlab(path: Path, pages: list[list[str]]) -> Path:
-    drawn = canvas.Canvas(str(path), pagesize=A4)
-    for lines in pages:
-        for number, line in enumerate(lines):
-            drawn.drawString(60, 780 - 18 * number, line)
-        drawn.showPage()
-    drawn.save()
-    return path
-
-
-def latex(path: Path) -> Path:
-    """Two columns, ligatures, hyphens, a footnote."""
-    source = path.with_suffix(".tex")
-    body = "The official office found difficult affairs in the configuration of a firefighting organisation. " + " ".join(LINES)
-    source.write_text(
-        r"\documentclass[twocolumn]{article}\usepackage[T1]{fontenc}\begin{document}\title{On owners}\maketitle "
-        + body
-        + r"\footnote{Measured on the first of each month, in all of the offices.} "
-        + " ".join([body] * 3)
-        + r"\end{document}"
-    )
-    subprocess.run(["pdflatex", "-interaction=batchmode", source.name], cwd=path.parent, check=True, capture_output=True)
-    return path
-
-
-def chromium(path: Path) -> Path:
-    page = path.with_suffix(".html")
-    page.write_text("<h1>On owners</h1>" + "".join(f"<p>{line}</p>" for line in LINES))
-    words = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        f"--user-data-dir={path.parent}/profile",
-        f"--print-to-pdf={path}",
-        str(page),
-    ]
-    subprocess.run(words, check=True, capture_output=True, timeout=120)
-    return path
-
-
-def ghostscript(path: Path) -> Path:
-    source = path.with_suffix(".ps")
-    shown = "".join(f"72 {700 - 20 * n} moveto ({line}) show\n" for n, line in enumerate(LINES))
-    source.write_text(f"%!PS\n/Helvetica findfont 11 scalefont setfont\n{shown}showpage\n")
-    subprocess.run(["gs", "-q", "-dBATCH", "-dNOPAUSE", "-sDEVICE=pdfwrite", f"-sOutputFile={path}", str(source)], check=True)
-    return path
-
-
-def libreoffice(path: Path) -> Path:
-    source = path.with_suffix(".txt")
-    source.write_text("\n\n".join(LINES))
-    home = f"-env:UserInstallation=file://{path.parent}/office"
-    words = ["soffice", home, "--headless", "--convert-to", "pdf", "--outdir", str(path.parent), str(source)]
-    subprocess.run(words, check=True, capture_output=True, timeout=120)
-    return path
-
-
-PRODUCERS = {"pdflatex": latex, "chromium": chromium, "gs": ghostscript, "soffice": libreoffice}
+from scripted_model.academic_producers import LINES, PROGRAMS, reportlab
 
 
 def crafted(path: Path, how) -> Path:
@@ -152,11 +82,11 @@ def test_what_cannot_be_read_is_refused_each_with_its_reason(tmp_path):
     assert refused.value.code == "TOO_LARGE"
 
 
-@pytest.mark.parametrize("producer", PRODUCERS)
+@pytest.mark.parametrize("producer", [p if p != "soffice" else pytest.param(p, marks=pytest.mark.long) for p in PROGRAMS])
 def test_every_sentence_is_found_in_the_file_of_a_producer_and_no_changed_one(producer, tmp_path):
     if not shutil.which(producer):
         pytest.skip(f"no {producer} here")
-    path = PRODUCERS[producer](tmp_path / "paper.pdf")
+    path = PROGRAMS[producer](tmp_path / "paper.pdf")
     assert pdfs.look(path).pages >= 1
     paper = Paper("C0001", pdfs.text(path).pages)
     assert not any(sign in page for page in paper.pages for sign in pdfs.LIGATURES)

@@ -174,6 +174,7 @@ def test_setup_asks_for_what_it_needs(house: House) -> None:
     )
     assert wrong.code == 1 and "Alchemy" in wrong.error["message"] and "Geography" in json.dumps(wrong.error)
     assert not (house.workspace / "other").exists()
+    assert house.json("academic", "status", "mine").document["next"].endswith("mine"), "set up, and not begun"
     from_file = house.json("academic", "setup", "third", "--config", "mine/config/run_config.json")
     assert from_file.code == 0
 
