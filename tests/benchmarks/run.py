@@ -24,7 +24,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "core")]
 
-from benchmarks import downstream, research  # noqa: E402
+from benchmarks import academic, downstream, research  # noqa: E402
 from lib.process import keeper  # noqa: E402
 from scripted_model.forge_story import Story  # noqa: E402
 from scripted_model.server import say, scripted, turns  # noqa: E402
@@ -322,6 +322,11 @@ def j(folder: Path) -> dict[str, float | str]:
     return downstream.figures(folder)
 
 
+def k(folder: Path) -> dict[str, float | str]:
+    """Academic: see academic.py."""
+    return academic.figures(folder)
+
+
 TARGETS = {
     **{"a": 1.4, "b (÷ bare SDK)": 1.1, "b (÷ claude -p)": 1.5, "c": 3.5, "d": 1.1, "e": 0.02},
     **{"show ÷ reading": 3.0, "report ÷ reading": 3.0, "tool stage ÷ LangGraph": 1.0, "agent stage ÷ LangGraph": 2.3},
@@ -333,7 +338,7 @@ def main() -> None:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     loaded = f"load {load:.1f} on {cores} cores" if load > cores / 4 else ""
     found: dict[str, float | str] = {}
-    for name in sys.argv[1:] or list("abcdefghij"):
+    for name in sys.argv[1:] or list("abcdefghijk"):
         folder = Path(tempfile.mkdtemp(prefix="strata-benchmark-"))
         try:
             result = globals()[name](folder)
