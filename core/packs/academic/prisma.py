@@ -70,25 +70,26 @@ def table(flow: Flow) -> str:
 
 LINE, BAND, WIDE, GAP = 18, 28, 330, 40
 _CUT = 52  # letters of a line
+_LEAST = {"Identification": 6, "Included": 3}  # lines, so that the name of a part has room along its one row
 
 
 def svg(flow: Flow) -> str:
     """Drawn, with nothing loaded from elsewhere."""
     parts: list[str] = []
+    bands: list[tuple[str, int, int]] = []
     top = 10
     middle = BAND + 20 + WIDE / 2
     for name, left, right in flow.require().boxes():
-        high = 16 + LINE * max(len(left), len(right))
+        high = 16 + LINE * max(len(left), len(right), _LEAST.get(name, 0))
         if top > 10:
             parts.append(f'<path class="a" d="M{middle} {top - GAP}V{top - 4}"/>')
-        band = f'<rect class="b" x="4" y="{top}" width="{BAND}" height="{high}"/>' if name else ""
-        place = f"translate({8 + BAND / 2} {top + high / 2}) rotate(-90)"
-        turned = f'<text class="t" transform="{place}">{escape(name[:14])}</text>' if name else ""
-        parts += [band, turned if high >= 90 else "", _box(BAND + 20, top, high, left)]
+        bands = [*bands, (name, top, top + high)] if name else [*bands[:-1], (*bands[-1][:2], top + high)]
+        parts.append(_box(BAND + 20, top, high, left))
         if right:
             parts.append(f'<path class="a" d="M{BAND + 20 + WIDE} {top + high / 2}h{GAP - 4}"/>')
             parts.append(_box(BAND + 20 + WIDE + GAP, top, high, right))
         top += high + GAP
+    parts += [_band(*band) for band in bands]
     wide = BAND + 20 + WIDE + GAP + WIDE + 10
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {top}" width="{wide}" height="{top}" role="img" '
@@ -98,6 +99,13 @@ def svg(flow: Flow) -> str:
         'fill="#555"/></marker></defs>'
     )
     return head + "".join(parts) + "</svg>\n"
+
+
+def _band(name: str, top: int, bottom: int) -> str:
+    """The name of a part of the flow, along its rows."""
+    place = f"translate({8 + BAND / 2} {(top + bottom) / 2}) rotate(-90)"
+    named = f'<text class="t" transform="{place}">{escape(name)}</text>'
+    return f'<rect class="b" x="4" y="{top}" width="{BAND}" height="{bottom - top}"/>{named}'
 
 
 def _box(x: float, y: float, high: float, lines: list[str]) -> str:

@@ -33,7 +33,8 @@ def download(at: At) -> Json:
             looked = pdfs.look(target, read.papers.max_bytes)
         except StrataError as error:
             target.unlink(missing_ok=True)
-            problems.append(StrataError(error.code, f"{address}: {error.message}", error.hint, detail=error.detail))
+            said = error.message if error.message.startswith(address) else f"{address}: {error.message}"
+            problems.append(StrataError(error.code, said, error.hint, detail=error.detail))
             continue
         at.leave("data", {"bytes": looked.size, "sha256": looked.sha256, "pages": looked.pages, "source": address})
         at.say(4, f"{item['id']}: {looked.pages} pages, {looked.size} bytes from {address}")
