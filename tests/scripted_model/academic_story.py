@@ -70,6 +70,7 @@ class Scholars:
         self.strings: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         self.judgement: Callable[[str], dict[str, Any]] | None = None
         self.hang = 0.0
+        self.fails: set[str] = set()
 
     def __call__(self, r: Request) -> Any:
         agent, about = re.findall(r"^/([a-z][a-z-]*) ?(\S*)", r.prompt, re.M)[0]
@@ -77,18 +78,25 @@ class Scholars:
             self.asked.append(f"{agent} {about}".strip())
             if re.search(r"^- note: ", r.prompt, re.M):
                 self.notes.append(Path(r.path("note")).read_text())
+        if agent in self.fails:
+            return say("STAGE_FAILED: the material cannot be read")
         if agent == "search-strategist":
             return self.strategist(r)
         if agent == "candidate-assessor":
             return self.assessor(r)
         if r.turn == 0:
-            return say(tool("Read", file_path=f"{r.path('texts').rstrip('/')}/{self._item(r)['file']}"), hang_seconds=self.hang)
+            return say(tool("Read", file_path=str(self._paper(r))), hang_seconds=self.hang)
         return self.extractor(r)
 
     def _item(self, r: Request) -> dict[str, Any]:
         found = re.search(r"## Item\n\n```json\n(.*?)\n```", r.prompt, re.S)
         assert found, r.prompt
         return json.loads(found[1])
+
+    def _paper(self, r: Request) -> Path:
+        working = re.search(r"^Working folder: (.*)$", r.prompt, re.M)
+        assert working
+        return Path(working[1]) / r.path("paper")
 
     def strategist(self, r: Request) -> Any:
         if r.turn == 0:
@@ -115,7 +123,7 @@ class Scholars:
 
     def extractor(self, r: Request) -> Any:
         item = self._item(r)
-        pages = re.split(r"^\[page \d+\]$", (Path(r.path("texts")) / item["file"]).read_text(), flags=re.M)[1:]
+        pages = re.split(r"^\[page \d+\]$", self._paper(r).read_text(), flags=re.M)[1:]
         name = next((p["name"] for p in academic_papers.PAPERS if p["title"] == item["title"]), "")
         made: list[Quote] = []
         for text, context, relevance, note in QUOTED.get(name, []):

@@ -102,13 +102,14 @@ class Door:
         part.replace(to)
         return page
 
-    def admit(self, address: str, mannered: bool = True) -> None:
+    def admit(self, address: str, mannered: bool = True) -> rules.Place:
         """Raises where a browser may not go either. `mannered`: robots and our turn at the host count, too."""
         url = _parsed(address)
         rules.check_name(self.rules, url.scheme, _host(url), bool(url.userinfo))
-        rules.locate(self.rules, _host(url), url.port or (443 if url.scheme == "https" else 80))
+        place = rules.locate(self.rules, _host(url), url.port or (443 if url.scheme == "https" else 80))
         if mannered:
             self._mannered(url)
+        return place
 
     def _ask(self, method: str, url: str, reason: str, headers: dict[str, str], body: bytes, most: int) -> Page:
         if not reason.strip():

@@ -36,7 +36,7 @@ def checkpoint(at: At, phase: int, seen: Json) -> Json:
     asks = CHECKPOINTS[phase]
     answer = _answer(at, asks, seen)
     word = answer.lower()
-    at.folder.state.answered()
+    at.folder.state.answered(f"check{phase}")
     at.say(phase, f"a person says {answer!r} behind phase {phase}")
     if word in ("no", "n"):
         at.folder.state.phase(phase, "failed")

@@ -93,6 +93,8 @@ def carry_out(at: At, step: Step) -> Json | Verdict:
         raise
     except StrataError as error:
         item = str(at.task.item[step.item]) if step.item and at.task.item else step.who
+        if not step.item:
+            at.folder.state.phase(step.phase, "failed")
         count = at.folder.state.failed(step.phase, step.who, item, f"{error.code}: {error.message}")
         at.folder.log(step.phase, "error", f"{step.who}, {item}: {error.code}: {error.message} (try {count + 1})")
         raise

@@ -19,13 +19,15 @@ from urllib.parse import quote, urljoin
 from lib.contract import Json, StrataError
 from lib.disk import files
 from lib.disk.clock import now
-from lib.web import manners
+from lib.web import manners, proxy
 from lib.web.door import FINAL, Door
 from lib.web.evidence import BODIES, Fetched
 from msgspec import Struct
 from msgspec.structs import replace
 
+from packs.academic import config, merging
 from packs.academic.at import At
+from packs.academic.folder import add_line
 from packs.academic.settings import Browser, Interface
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -36,11 +38,15 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 CHOICES = ("yes", "skip")
 CRASHED = "BROWSER_CRASHED"
 HEALTH = "logs/cdp_health.log"
 _GONE = "crashed:"
+_DEAD = re.compile(
+    r"has been closed|was closed|closed unexpectedly|crashed|disconnected|Connection closed", re.I
+)  # playwright's words
 
 
 class Sight(Struct, frozen=True):
@@ -59,6 +65,7 @@ class Walk:
         self.at, self.phase, self.name, self.interface, self.stage = at, phase, name, interface, stage
         self.door = Door(at.call, at.out)
         self.seen = 0
+        self.seen_at = ""  # when the last page was seen; of a recording, when it was recorded
 
     def pages(self, start: str, query: str = "") -> Generator[Sight]:
         """Page after page, as long as there is a next one. A page that wants a person asks for one."""
@@ -73,13 +80,15 @@ class Walk:
             known = self.door.shelf.replayed(self._asked(start, query))
             if known.error:
                 raise StrataError(str(known.error["code"]), str(known.error["message"]), detail=dict(known.error))
-            self.seen += 1
+            self.seen, self.seen_at = self.seen + 1, known.at
             sight = Sight((self.door.session / known.body).read_text(encoding="utf-8"), known.final_url)
             yield sight
             if not self._goes_on(sight):
                 return
 
     def _live(self, start: str, query: str) -> Generator[Sight]:
+        if self.at.task.answer is not None:
+            self.at.folder.state.answered(self.stage)
         with _running(self.at, self.door, self.name) as tab:
             try:
                 self._go(tab, start)
@@ -102,7 +111,7 @@ class Walk:
         self.door.admit(address)
         answer = tab.goto(address, wait_until="domcontentloaded")
         status = answer.status if answer else 0
-        if status >= 400:
+        if status >= 400 and not self._wants_somebody(tab.content()):
             message = f"{address} answered {status}"
             wait = manners.retry_after(answer.headers.get("retry-after", ""))
             raise StrataError(f"HTTP_{status}", message, "", detail={"wait": wait}, final=status in FINAL)
@@ -125,8 +134,11 @@ class Walk:
             kind = {"content-type": "text/html; charset=utf-8"}
             facts = replace(self._asked(start, query), final_url=tab.url, status=200, headers=kind, sha256=sha, size=len(body))
             self.door.shelf.keep(replace(facts, body=str(BODIES / sha)))
-            self.seen += 1
+            self.seen, self.seen_at = self.seen + 1, facts.at
         return Sight(html, tab.url, picture)
+
+    def _wants_somebody(self, html: str) -> bool:
+        return any(selector and select(html, selector) for selector in (self.interface.captcha, self.interface.login))
 
     def _asked(self, start: str, query: str) -> Fetched:
         sent = files.digest_bytes(f"{query}\n{self.seen}".encode())
@@ -145,7 +157,13 @@ class Walk:
                 if str(self.at.task.answer or "") == "skip":
                     raise StrataError("SKIPPED", f"{self.name} {what}, and a person says to skip it", "", final=True)
                 show = (sight.picture,) if sight.picture else ()
-                hint = f"Settle it in a browser with the same profile or address, and say yes; or skip {self.name}."
+                kept = self.at.settings().browser.profiles
+                where = (
+                    f"the profile {kept}/{files.safe_name(self.name)}"
+                    if kept
+                    else "`browser: {profiles: FOLDER}` in the settings"
+                )
+                hint = f"Settle it in a browser with {where}, and say yes; or skip {self.name}."
                 _health(self.at, f"{self.name}: {kind}")
                 raise self.at.ask(self.phase, self.stage, f"{self.name} {what}: {sight.url}. {hint}", CHOICES, show)
 
@@ -197,6 +215,7 @@ def portal(at: At) -> Json:
 
     def walk() -> Json:
         found: list[Json] = []
+        more = False
         walked = Walk(at, 0, item["portal"], interface, f"portal/{item['key']}")
         with closing(walked.pages(start)) as seen:
             for _, sight in zip(range(interface.pages), seen, strict=False):
@@ -205,6 +224,11 @@ def portal(at: At) -> Json:
                     for row in rows(sight, interface)
                     if row.get("name")
                 ]
+                more = bool(interface.next) and bool(select(sight.html, interface.next))
+        if more:
+            at.warn(
+                0, f"{item['portal']} has more than {interface.pages} pages, and the rest is not read (pages: in the settings)"
+            )
         return {"rows": [row | {"url": urljoin(start, row["url"]) if row.get("url") else None} for row in found]}
 
     made = patiently(at, 0, item["portal"], settings.browser, walk)
@@ -227,9 +251,11 @@ def search(at: At) -> Json:
             hits = int(digits) if digits else hits
             if number >= first:
                 found += [_record(row, sight.url) for row in rows(sight, interface)]
-            if number + 1 >= first + interface.pages or len(found) >= item["size"]:
+            if number + 1 >= first + interface.pages:
                 break
-    at.leave("found", {"hits": hits, "at": now(), "records": found[: item["size"]]})
+    period = config.of(at.folder.take("run_config", 2)).period
+    found = [one for one in found if (period.from_ or 0) <= (one["year"] or period.from_ or 0) <= (period.to or 9999)]
+    at.leave("found", {"hits": hits, "at": walked.seen_at or now(), "records": found})
     at.say(2, f"{item['database']}, round {item['iteration']}: {len(found)} of {hits} for {item['query']}")
     return at.done(f"{len(found)} records")
 
@@ -239,7 +265,7 @@ def _record(row: Json, address: str) -> Json:
     year = next(iter(re.findall(r"\b(?:19|20)\d\d\b", str(row.get("year") or ""))), None)
     names = [part.strip() for part in re.split(r";|\band\b|&", str(row.get("authors") or "")) if part.strip()]
     url = urljoin(address, row["url"]) if row.get("url") else None
-    return {**row, "authors": names, "year": int(year) if year else None, "url": url, "doi": row.get("doi") or url}
+    return {**row, "authors": names, "year": int(year) if year else None, "url": url, "doi": merging.doi(row.get("doi") or url)}
 
 
 @contextmanager
@@ -257,17 +283,16 @@ def _running(at: At, door: Door, name: str) -> Generator[Any]:
         profile = _profile(at, settings, name, clean)
         flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         try:
-            with sync_playwright() as driver:
+            with proxy.served(door) as way_out, sync_playwright() as driver:
                 browser = driver.chromium.launch_persistent_context(
                     profile,
                     executable_path=command,
                     headless=settings.headless,
-                    args=flags,
+                    args=[*flags, f"--proxy-server={way_out}", "--proxy-bypass-list=<-loopback>"],
                     handle_sigint=False,
                     handle_sigterm=False,
                 )
                 browser.set_default_timeout(settings.page_seconds * 1000)
-                browser.route("**/*", lambda route: _guard(door, route))
                 _health(at, f"{name}: started {command} with {'a clean profile' if profile == clean else profile}")
                 try:
                     yield browser.pages[0] if browser.pages else browser.new_page()
@@ -276,6 +301,9 @@ def _running(at: At, door: Door, name: str) -> Generator[Any]:
         except TimeoutError as error:
             raise StrataError("TIMEOUT", f"the page did not come: {_first(error)}", "") from None
         except Error as error:
+            if not _DEAD.search(str(error)):
+                _health(at, f"{name}: {_first(error)}")
+                raise StrataError("UNREACHABLE", f"{name}: {_first(error)}", "") from None
             _health(at, f"{name}: {_GONE} {_first(error)}")
             raise StrataError(CRASHED, f"the browser is gone: {_first(error)}", "it is started again") from None
 
@@ -299,33 +327,20 @@ def _closed(at: At, browser: Any) -> None:
         _health(at, f"could not be closed: {_first(error)}")
 
 
-def _guard(door: Door, route: Any) -> None:
-    """A page may load only what the door would."""
-    address = route.request.url
-    if address.startswith(("data:", "blob:", "about:")):
-        route.continue_()
-        return
-    try:
-        door.admit(address, mannered=False)
-    except StrataError:
-        route.abort()
-    else:
-        route.continue_()
-
-
 def _settle(tab: Any, interface: Interface) -> None:
-    """Until what has to be there is there, or the page is quiet."""
+    """Until the page is quiet and what is wanted is there; a page without any result shows none."""
+    from playwright.sync_api import TimeoutError
+
     tab.wait_for_load_state("networkidle")
     wanted = ", ".join(s for s in (interface.row, interface.captcha, interface.login, interface.ready) if s)
-    if wanted:
+    try:
         tab.wait_for_selector(wanted, state="attached")
+    except TimeoutError:
+        return  # the page is there, and has nothing
 
 
 def _health(at: At, text: str) -> None:
-    path = at.folder.root / HEALTH
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as log:
-        log.write(f"{now()} {' '.join(text.split())}\n")
+    add_line(at.folder.root / HEALTH, f"{now()} {' '.join(text.split())}\n")
 
 
 def _first(error: Exception) -> str:

@@ -104,7 +104,7 @@ def report(made: Review, alarms: Sequence[str], styles: Sequence[str]) -> str:
     skipped = {s["database"]: s["reason"] for s in found["skipped"]}
     for one in made.databases["databases"]:
         how = (
-            f"skipped: {skipped[one['name']]}"
+            f"{'yes, then ' if one['name'] in found['databases_searched'] else ''}skipped: {skipped[one['name']]}"
             if one["name"] in skipped
             else "yes"
             if one["name"] in found["databases_searched"]

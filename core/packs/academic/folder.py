@@ -7,12 +7,14 @@ with what is missing or broken, and it is said which phase owes it.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from lib.contract import Json, StrataError
-from lib.disk import files, records
+from lib.disk import files, locks, records
 from lib.disk.clock import now
+from lib.disk.redact import redact
 from msgspec import Struct
 
 from packs.academic import gate
@@ -52,6 +54,13 @@ HANDOVERS = {
 }
 
 
+def add_line(path: Path, line: str) -> None:
+    """To a log that several write to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locks.held(path) as log:
+        os.write(log, redact(line).encode())
+
+
 class Folder:
     """Of one run."""
 
@@ -83,7 +92,7 @@ class Folder:
                 "BAD_HANDOVER", f"{what}, which is not JSON: {error}", f"{handover.owner} owes it", final=True
             ) from None
         edited = self._note_edit(handover.file)
-        gated = gate.passed(document, name, self.released())
+        gated = gate.passed(document, name, self.released(), by_person=handover.phase is None)
         self._quarantine(handover.file, gated)
         if gated.problems:
             by = "it was edited since: correct it there" if edited else f"{handover.owner} owes it"
@@ -102,7 +111,7 @@ class Folder:
         """Hands a document over. Returns what there is to say about it."""
         handover = HANDOVERS[name]
         document = json.loads(files.as_written(document))  # as whoever takes it will read it
-        gated = gate.passed(document, name, self.released())
+        gated = gate.passed(document, name, self.released(), by_person=handover.phase is None)
         self._quarantine(handover.file, gated)
         cleaned = gated.require(handover.file, handover.owner)
         if cleaned != document:  # the original, beside what is used
@@ -115,8 +124,8 @@ class Folder:
         given = self._given()
         there = files.digest_bytes(path.read_bytes()) if path.is_file() else ""
         said: list[str] = []
-        if there and file in given and there not in (given[file], new):
-            if given[file] == new:
+        if there and there not in (given.get(file), new):  # somebody else's: edited since, or there before
+            if given.get(file) == new:
                 return [f"{file} was edited by hand, and stays"]
             aside = self.keep_aside(path)
             self.state.edited(file, str(aside.relative_to(self.root)))
@@ -153,13 +162,17 @@ class Folder:
             hint = '{"released": ["the first 12 digits, or all of them"]}'
             raise StrataError("BAD_HANDOVER", f"{RELEASED} is not what it should be", hint, final=True) from None
 
+    def is_edited(self, name: str) -> bool:
+        """Whether a handover is another one than was given last."""
+        file = HANDOVERS[name].file
+        path = self.root / file
+        return path.is_file() and self._given().get(file) != files.digest_bytes(path.read_bytes())
+
     def log(self, phase: int, level: str, text: str) -> None:
         """A line in the log of a phase."""
         line = f"{now()} {level:8} {' '.join(text.split())}\n"
         path = self.root / f"logs/phase_{phase}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as log:
-            log.write(line)
+        add_line(path, line)
 
     def _note_edit(self, file: str) -> bool:
         """Whether a person has changed it since it was given; said once for each version."""

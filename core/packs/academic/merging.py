@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from lib.contract import Json
 from msgspec import Struct
@@ -29,7 +30,11 @@ class Merged(Struct, frozen=True):
 
 def doi(text: Any) -> str | None:
     """As it is compared: without a resolver, in small letters; None where it is none."""
-    found = _DOI.search(str(text or "").strip().lower())
+    said = unquote(str(text or "").strip()).lower()
+    if re.match(r"https?://", said):  # of an address only a resolver's path is one, and nothing that stands behind it
+        parts = urlsplit(said)
+        said = parts.path if (parts.hostname or "").removeprefix("dx.") == "doi.org" else ""
+    found = _DOI.search(said)
     return found[0].rstrip(".,;)") if found else None
 
 

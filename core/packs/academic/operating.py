@@ -183,7 +183,7 @@ def setup(options: Namespace) -> Json:
     """Writes run_config.json, from a file, from what the command says, or from what a person is asked."""
     root = Path(options.words[0]).absolute() if options.words else None
     config = _clear(_from_file(Path(options.config)) if options.config else _from_words(options, root))
-    gated = gate.passed(config, CONFIG)
+    gated = gate.passed(config, CONFIG, by_person=True)
     if gated.problems:
         usage("; ".join(gated.problems[:5]), "the format is config/packs/academic/schemas/run_config.json")
     root = root or Path(str(config["run_id"])).absolute()
@@ -208,7 +208,7 @@ def _from_file(path: Path) -> Json:
         raise StrataError("NOT_FOUND", f"{path}: {error.strerror}", "name a run_config.json", final=True) from None
     except ValueError as error:
         raise StrataError("BAD_CONFIG", f"{path} is not JSON: {error}", "", final=True) from None
-    wrong = gate.passed(found, CONFIG).problems
+    wrong = gate.passed(found, CONFIG, by_person=True).problems
     if wrong:
         raise StrataError("BAD_CONFIG", f"{path}: {'; '.join(wrong[:5])}", "correct it there", final=True)
     return found

@@ -103,9 +103,11 @@ def _active(pdf: Any) -> Iterator[str]:
         if number > MOST_OBJECTS:
             raise refuse(f"it has more than {MOST_OBJECTS} objects", "TOO_LARGE")
         stack: list[Any] = [thing]
-        depth = 0
-        while stack and depth < 10_000:
-            depth += 1
+        looked = 0
+        while stack:
+            looked += 1
+            if looked > MOST_OBJECTS:
+                raise refuse(f"one of its objects has more than {MOST_OBJECTS} others inside", "TOO_LARGE")
             one = stack.pop()
             if isinstance(one, pikepdf.Stream | pikepdf.Dictionary):
                 for key in one.keys():  # noqa: SIM118 - a dictionary of pikepdf
@@ -127,9 +129,12 @@ def pages(path: Path, most: int) -> Iterator[str]:
     document: Any = pypdfium2.PdfDocument(path)
     try:
         for number in range(min(len(document), most)):
-            page = document[number]
-            content = page.get_textpage()
-            yield spelt_out(content.get_text_range())[0]
+            try:
+                page = document[number]
+                content = page.get_textpage()
+                yield spelt_out(content.get_text_range())[0]
+            except pypdfium2.PdfiumError as error:
+                raise refuse(f"its page {number + 1} cannot be read: {error}", "CORRUPT_PDF") from None
             content.close()
             page.close()
     finally:
@@ -228,9 +233,11 @@ def picture(path: Path, number: int, scale: float = 2.0, colours: int = 0) -> by
 
 
 def _recognised(path: Path, number: int) -> str:
-    done = subprocess.run(
-        ["tesseract", "stdin", "stdout"], input=picture(path, number, 3.0), capture_output=True, timeout=120, check=False
-    )
+    words = ["tesseract", "stdin", "stdout"]
+    try:
+        done = subprocess.run(words, input=picture(path, number, 3.0), capture_output=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        raise StrataError("OCR_FAILED", f"tesseract took too long for page {number + 1}", "set papers.ocr to false") from None
     if done.returncode:
         raise StrataError("OCR_FAILED", f"tesseract: {done.stderr.decode(errors='replace')[:200]}", "set papers.ocr to false")
     return done.stdout.decode(errors="replace")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Generator
+from html import unescape
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import quote, urljoin
 
 from lib.contract import Json, StrataError
 from lib.disk import files, records
 from lib.web.door import Door, Page
 
-from packs.academic import pdfs, quoting, sanitising
+from packs.academic import pdfs, quoting, sanitising, steps
 from packs.academic.at import At
 from packs.academic.quoting import Paper, Rejected
 from packs.academic.records import candidates
@@ -27,7 +30,11 @@ def download(at: At) -> Json:
     read = conf(at, 4)
     door, target = Door(at.call, at.out), at.path("file")
     problems: list[StrataError] = []
+    tried: set[str] = set()
     for address in _addresses(at, door, item, problems):
+        if address in tried:
+            continue
+        tried.add(address)
         try:
             door.download(address, f"the paper {item['title']}"[:200], target, read.papers.max_bytes)
             looked = pdfs.look(target, read.papers.max_bytes)
@@ -42,21 +49,22 @@ def download(at: At) -> Json:
     raise _refused(problems)
 
 
-def _addresses(at: At, door: Door, item: Json, problems: list[StrataError]) -> list[str]:
-    found = [str(item["pdf_url"])] if item["pdf_url"] else []
+def _addresses(at: At, door: Door, item: Json, problems: list[StrataError]) -> Generator[str]:
+    """The open copy that is named, then what the page says to which the DOI leads; which is asked when it is needed."""
+    if item["pdf_url"]:
+        yield str(item["pdf_url"])
     if item["doi"]:
         try:
-            landing = door.get(at.settings().resolver.format(doi=item["doi"]), f"where {item['doi']} leads").require()
-            found += [one for one in _named(landing) if one not in found]
+            address = at.settings().resolver.replace("{doi}", quote(item["doi"], safe="/"))
+            yield from _named(door.get(address, f"where {item['doi']} leads").require())
         except StrataError as error:
             problems.append(error)
-    return found
 
 
 def _named(page: Page) -> list[str]:
     """The PDF that a landing page names, as most publishers and archives do."""
     for tag in _META.findall(page.content[:500_000]):
-        said = {k.lower(): (a or b or c).decode(errors="replace") for k, a, b, c in _ATTRIBUTE.findall(tag)}
+        said = {k.lower(): unescape((a or b or c).decode(errors="replace")) for k, a, b, c in _ATTRIBUTE.findall(tag)}
         if said.get(b"name", "").lower() == "citation_pdf_url" and said.get(b"content"):
             return [urljoin(page.evidence.final_url, said[b"content"])]
     return []
@@ -94,17 +102,19 @@ def text(at: At) -> Json:
         files.write_json(
             folder / f"{one['id']}.json", {"pages": list(content.pages), "ocr": content.ocr, "sha256": one["sha256"]}
         )
-        files.write_atomic(folder / f"{one['id']}.md", _for_agents(at, one["id"], content).encode())
+        if one["pages"] > len(content.pages):
+            at.warn(5, f"{one['id']}: {len(content.pages)} of {one['pages']} pages are read (papers.max_pages)")
+        paper_text = f"downloads/text/{one['id']}.md"
+        files.write_atomic(at.folder.root / paper_text, _for_agents(at, one["id"], content).encode())
         facts: Json = {
             "source_id": one["id"],
-            "file": f"{one['id']}.md",
+            "paper": os.path.relpath(at.folder.root / paper_text, at.call.cwd),
             "pages": len(content.pages),
             "quotes": read.quotes_per_paper,
         }
         title = known[one["id"]].title if one["id"] in known else one["id"]
         entries.append(facts | {"title": title, "question": read.research_question})
-    listing = "".join(f"{e['source_id']}: {e['title']}, {e['pages']} pages, {e['file']}\n" for e in entries)
-    files.write_atomic(folder / "papers.txt", (listing or "No paper can be read.\n").encode())
+    files.write_json(folder / "papers.json", [e["source_id"] for e in entries])  # a folder that is handed on is never empty
     at.leave("entries", {"entries": entries, "papers": papers})
     return at.done(f"{len(entries)} papers can be read")
 
@@ -137,7 +147,7 @@ def papers_of(at: At, folder: Path) -> dict[str, Paper]:
     """What was read, to look quotes up in."""
     known = {c.id: c for c in candidates(at.folder.take("candidates", 5))}
     made: dict[str, Paper] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(p for p in folder.glob("*.json") if p.name != "papers.json"):
         read, one = files.read_json(path), known.get(path.stem)
         facts = (one.title, one.authors, one.year, one.doi, one.venue) if one else ("", (), None, None, None)
         made[path.stem] = Paper(path.stem, tuple(read["pages"]), *facts, ocr=read["ocr"])
@@ -157,27 +167,40 @@ def quotes(at: At) -> Json:
     for one in roster.entries:
         source = str(one.item["source_id"])
         if one.exit_code:
-            failed[source] = f"nobody read it to the end: {one.message or one.code}"
-            at.warn(5, f"{source}: {failed[source]}")
+            failed[source] = "nobody read it to the end"
+            at.warn(5, f"{source}: {failed[source]}: {one.message or one.code}")
             continue
         made = files.read_json(folder / one.outputs["data"])
         good, bad = quoting.sort_out(made["quotes"], papers.get(source), source)
-        kept, rejected = kept + good, rejected + bad
+        kept, rejected = kept + [_noted(at, q, papers.get(source)) for q in good], rejected + bad
         annotations[source] = _annotation(at, made.get("annotation"), papers.get(source))
+    if roster.entries and len(failed) == len(roster.entries):
+        why = roster.entries[0].message or roster.entries[0].code
+        raise StrataError("NOBODY_READ", f"not one paper was read to the end: {why}", steps.AGAIN.format(5), final=True)
     listed = [
         {**p, "annotation": annotations.get(p["source_id"]), "retracted": withdrawn.get(p["source_id"])}
         | ({"skipped": failed[p["source_id"]]} if p["source_id"] in failed else {})
         for p in read
     ]
-    at.give("quotes", {"quotes": quoting.number(kept), "papers": listed, "rejected_count": len(rejected)})
+    handover: Json = {"quotes": quoting.number(kept), "papers": listed, "rejected_count": len(rejected)}
+    at.give("quotes", handover)
     at.give("rejected_quotes", {"rejected": [records.document(r) for r in rejected]})
     alarm = at.folder.state.counted("quotes", len(kept))
     at.warn(5, alarm)
     missing = at.folder.take("downloads", 5)["failed"]
     said = [f"{len(kept)} stand on their pages, {len(rejected)} do not."]
     said += [f"{len(missing)} of the chosen papers could not be had: {', '.join(missing)}."] if missing else []
-    at.leave("data", {"count": len(kept), "say": [*said, *([f"{alarm}."] if alarm else [])]})
+    said += [f"{len(failed)} were not read to the end: {', '.join(failed)}."] if failed else []
+    at.leave("data", {"count": len(kept), "of": files.digest(handover), "say": [*said, *([f"{alarm}."] if alarm else [])]})
     return at.done(f"{len(kept)} quotes stand, {len(rejected)} were rejected")
+
+
+def _noted(at: At, one: Json, paper: Paper | None) -> Json:
+    """A quote, with what is said about it only as far as the paper has it."""
+    if paper and one.get("note") and (found := quoting.invented(one["note"], paper)):
+        at.warn(5, f"{paper.source_id}: a note is not used: the paper does not have {', '.join(found[:5])}")
+        return one | {"note": None}
+    return one
 
 
 def _annotation(at: At, said: str | None, paper: Paper | None) -> str | None:

@@ -125,24 +125,33 @@ _UNSEEN = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
 
+# Where an order begins: a sentence, or behind words that ask for something. What "we" or "clinicians" do is no order.
+_ORDER = (
+    r"(?:(?:^|[.!?:;\n\"“”'(\[>*#]\s*|-{2,}\s*)(?:(?:please|now|also|then|next|first|finally|and|important|instead)[,:]?\s+)*"
+    r"|\b(?:you\s+(?:must|should|shall|will|need\s+to|have\s+to|are\s+to)|please|be\s+sure\s+to|make\s+sure\s+to|remember\s+to)\s+(?:now\s+)?)"
+)
 _TO_IT = r"(?:your|my|this (?:machine|agent|model|assistant)'?s?|the (?:agent|model|assistant|user)'?s|all)"
 # What a text does not say to its reader, but to a machine. Each is a whole phrase: a single word is never enough.
 PATTERNS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.I | re.S)
     for name, pattern in {
         "ignores previous instructions": (
-            r"\b(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,3}?(?:previous|prior|above|earlier|preceding|foregoing|system|existing|your)\s+"
-            r"(?:\w+\s+)?(?:instructions?|prompts?|directions?|rules|commands?|messages?|guidelines)\b"
+            r"\b(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,3}?(?:previous|prior|above|earlier|preceding|foregoing|system|your)\s+"
+            r"(?:\w+\s+)?(?:instructions?|prompts?|directives?)\b"
+            rf"|{_ORDER}(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){{0,3}}?(?:instructions?|prompts?|directives?)\b"
+            rf"|{_ORDER}(?:ignore|disregard|forget|override|bypass)\s+(?:all\s+|any\s+|every\s+)?(?:of\s+)?(?:the\s+)?(?:previous|prior|above|earlier|preceding|system|your)\s+"
+            r"(?:\w+\s+)?(?:directions?|rules|commands?|messages?|guidelines)\b"
             r"|\b(?:ignore|disregard|forget)\s+(?:everything|all)\s+(?:above|before|that came before|you (?:know|were told|have been told))\b"
         ),
         "takes over the role": (
             r"\byou\s+are\s+(?:now|no\s+longer)\s+(?:an?\s+|the\s+|in\s+|my\s+)?(?:\w+\s+)?(?:assistant|agent|model|ai|dan|developer\s+mode|administrator|admin|root|chatbot|jailbroken|unrestricted|bound)\b"
-            r"|\b(?:act|behave|respond|pretend|roleplay)\s+(?:as|like|to\s+be)\s+(?:if\s+you\s+(?:are|were)\s+)?(?:an?\s+|the\s+)?(?:unrestricted|jailbroken|uncensored|system|administrator|root|dan|developer)\b"
+            r"|\b(?:act|behave|respond|pretend|roleplay)\s+(?:as|like|to\s+be)\s+(?:if\s+you\s+(?:are|were)\s+)?(?:an?\s+|the\s+)?(?:unrestricted|jailbroken|uncensored|(?:system|root)\s+administrator|root\s+user|system\s+prompt|dan\b|developer\s+mode)\b"
             r"|\bfrom\s+now\s+on,?\s+you\s+(?:will|must|are|shall|should)\b"
             r"|<\|(?:im_start|im_end|system|assistant|user)\|>|\[/?INST\]|<</?SYS>>"
             r"|(?:^|\n)\s*#*\s*(?:system|assistant|developer)(?:\s+(?:prompt|message|note))?\s*:\s*(?:you\b|ignore\b|do\s+not\b|always\b|never\b|from\s+now)"
             r"|\b(?:new|updated|real)\s+instructions?\s*(?:for\s+(?:you|the\s+(?:assistant|agent|model))\s*)?:"
-            r"|\b(?:note|message|attention)\s+(?:to|for)\s+(?:the\s+)?(?:ai|llm|language\s+models?|assistant|agent)s?\b"
+            r"|(?:^|[.!?\n(\[*#]\s*)(?:important\s+)?(?:note|message|notice|attention)\s+(?:to|for)\s+(?:the\s+|any\s+|all\s+)?(?:\w+\s+)?"
+            r"(?:ai|llm|language\s+model|assistant|agent|model|reviewer\s+model)s?(?:\s+\w+){0,3}?\s*[:,!.—-]"
         ),
         "runs a command": (
             r"\brm\s+-[rf]{1,2}\b|\bsudo\s+\w+|\b(?:ba|z|)sh\s+-c\b|\bpowershell\s+-|\bpython3?\s+-c\b|\bos\.system\s*\(|\bsubprocess\.\w+\s*\(|\$\([a-z]+\s|`(?:cat|rm|curl|wget|bash)\s"
@@ -160,7 +169,7 @@ PATTERNS: dict[str, re.Pattern[str]] = {
             r"|/etc/(?:passwd|shadow)\b|~/\.ssh\b|\bid_rsa\b|\b[A-Z]+_API_KEY\b|\bread\s+(?:the\s+)?\.env\b"
         ),
         "carries data away": (
-            r"(?<!we )(?<!they )(?<!authors )(?<!was )(?<!were )\b(?:send|post|upload|forward|transmit|exfiltrate|e-?mail|leak|submit)\s+"
+            rf"{_ORDER}(?:send|post|upload|forward|transmit|exfiltrate|e-?mail|leak|submit)\s+"
             r"(?:me\s+)?(?:this|the|your|all|any|these)\s+(?:\w+\s+){0,3}?(?:conversation|contents?|files?|keys?|prompts?|context|history|notes|answers?|secrets?|data|results?)\b"
             r"[^.\n]{0,40}?\bto\b[^.\n]{0,20}?(?:https?://|[\w.-]+@[\w-]+\.\w+)"
             r"|!\[[^\]]*\]\(https?://[^)\s]*(?:\?|=)[^)\s]*\{"

@@ -18,7 +18,8 @@ from packs.academic.services import Asked
 from packs.academic.steps import conf
 
 PHASE = 2
-BUSY = "HTTP_429"  # and it did not say for how long: Retry-After is obeyed by the door
+BUSY = "HTTP_429"  # a short Retry-After is obeyed by the door
+LONGEST_WAIT = 300.0  # seconds: who wants to be left alone for longer is skipped
 
 
 class Query(Struct, frozen=True):
@@ -66,7 +67,8 @@ def probe(at: At) -> Json:
             continue
         query = query_for(one, strings, Query(None, 1))
         try:
-            found = services.search(_door(at), one["service"], at.settings().service(one["service"]), _asked(read, query, 1, 1))
+            door = _turn(at, one["service"])
+            found = services.search(door, one["service"], at.settings().service(one["service"]), _asked(read, query, 1, 1))
             counts.append({"database": one["name"], "query": query, "hits": found.hits})
         except StrataError as error:
             at.say(1, f"{one['name']} cannot say how much it has: {error.message}", "warning")
@@ -124,19 +126,20 @@ def search(at: At) -> Json:
     item: Json = at.task.item
     read, known = conf(at, PHASE), at.settings()
     asked = _asked(read, item["query"], item["page"], item["size"])
-    door, service = _door(at), known.service(item["service"])
-    manners.wait_for_turn(
-        at.call.session.folder, f"service-{item['service']}", 0 if door.shelf.recorded else service.pause_seconds
-    )
+    door, service = _turn(at, item["service"]), known.service(item["service"])
     try:
         found = services.search(door, item["service"], service, asked)
     except StrataError as error:
         if error.code != BUSY:
             raise
-        at.folder.state.retried(PHASE, "search", item["database"], error.message, known.busy_seconds)
-        manners.pause(0 if door.shelf.recorded else known.busy_seconds)
+        wait = max(known.busy_seconds, float(error.detail.get("wait") or 0))
+        if wait > LONGEST_WAIT:
+            message = f"{error.message}, and wants to be left alone for {wait:.0f} s"
+            raise StrataError(BUSY, message, "resume later", final=True) from None
+        at.folder.state.retried(PHASE, "search", item["database"], error.message, wait)
+        manners.pause(0 if door.shelf.recorded else wait)
         found = services.search(door, item["service"], service, asked)
-    at.leave("found", {"hits": found.hits, "at": now(), "records": list(found.records)})
+    at.leave("found", {"hits": found.hits, "at": found.at or now(), "records": list(found.records)})
     at.say(PHASE, f"{item['database']}, round {item['iteration']}: {len(found.records)} of {found.hits} for {item['query']}")
     return at.done(f"{len(found.records)} records")
 
@@ -213,7 +216,7 @@ def retractions(at: At) -> Json:
     for service in [name for name in ("openalex", "crossref") if name in used] or ["openalex", "crossref"]:
         for doi, one in wanted.items():
             try:
-                said = services.withdrawn(_door(at), service, at.settings().service(service), doi, read.mail)
+                said = services.withdrawn(_turn(at, service), service, at.settings().service(service), doi, read.mail)
             except StrataError as error:
                 at.say(5, f"{service} cannot say whether {doi} was withdrawn: {error.message}", "warning")
                 continue
@@ -233,5 +236,9 @@ def _asked(read: Config, query: str, page: int, size: int) -> Asked:
     return Asked(query, page, size, read.period.from_, read.period.to, read.mail)
 
 
-def _door(at: At) -> Door:
-    return Door(at.call, at.out)
+def _turn(at: At, service: str) -> Door:
+    """The door, when it is our turn at a service."""
+    door = Door(at.call, at.out)
+    pause = 0 if door.shelf.recorded else at.settings().service(service).pause_seconds
+    manners.wait_for_turn(at.call.session.folder, f"service-{service}", pause)
+    return door

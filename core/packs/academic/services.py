@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from lib.contract import Json, StrataError
+from lib.web import manners
 from lib.web.door import FINAL, Door
 from msgspec import Struct
+from msgspec.structs import replace
 
 from packs.academic.settings import Service
 
@@ -39,6 +42,7 @@ class Asked(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     hits: int | None  # as the service counts; None where it does not say
     records: tuple[Json, ...]  # as the service has them, under our names
+    at: str = ""  # when it was asked: of a run that is replayed, when it was recorded
 
 
 class Gateway:
@@ -49,6 +53,9 @@ class Gateway:
         self.params, self.headers = params, headers
         self.error: StrataError | None = None
         self.status = 0
+        self.at = ""
+        self.content = b""
+        self.wait = 0.0  # how long the service wants to be left alone
 
     def ask(self, path: str) -> tuple[int, str, bytes]:
         target = self.base + (path[1:] if path.startswith("/?") else path)
@@ -59,7 +66,8 @@ class Gateway:
         except StrataError as error:
             self.error = error
             return 502, "text/plain", error.message.encode()
-        self.status = page.evidence.status
+        self.status, self.at, self.content = page.evidence.status, page.evidence.at, page.content
+        self.wait = manners.retry_after(page.evidence.headers.get("retry-after", "")) or 0.0
         return self.status, page.evidence.headers.get("content-type", "application/json"), page.content
 
     def failure(self, what: str, error: Exception) -> StrataError:
@@ -68,7 +76,13 @@ class Gateway:
             return self.error
         if self.status and not 200 <= self.status < 300:
             hint = "wait, and resume" if self.status == BUSY else "see the evidence in the attempt's web/"
-            return StrataError(f"HTTP_{self.status}", f"{what} answered {self.status}", hint, final=self.status in FINAL)
+            return StrataError(
+                f"HTTP_{self.status}",
+                f"{what} answered {self.status}",
+                hint,
+                final=self.status in FINAL,
+                detail={"wait": self.wait},
+            )
         return StrataError("UNREADABLE", f"{what} answered what its client does not understand: {error!r}"[:300], "", final=True)
 
 
@@ -99,11 +113,7 @@ def _served(gateway: Gateway) -> Generator[str]:
 
 def search(door: Door, name: str, service: Service, asked: Asked) -> Answer:
     """What a service has for a query. Raises with the reason, and whether a retry may help."""
-    key = os.environ.get(service.key_env, "") if service.key_env else ""
-    params = {"mailto": asked.mail} if asked.mail and name in ("openalex", "crossref") else {}
-    headers = {"x-api-key": key} if key and name == "semantic_scholar" else {}
-    headers |= {"Authorization": f"Bearer {key}"} if key and name == "openalex" else {}
-    gateway = Gateway(door, service, f"a search for {asked.query}"[:200], params, headers)
+    gateway = _gateway(door, name, service, f"a search for {asked.query}"[:200], asked.mail)
     with _served(gateway) as url, _direct():
         try:
             answer = _CLIENTS[name](url, asked)
@@ -113,14 +123,23 @@ def search(door: Door, name: str, service: Service, asked: Asked) -> Answer:
             raise gateway.failure(name, error) from None
     if gateway.error or not 200 <= gateway.status < 300:
         raise gateway.failure(name, ValueError("nothing"))
-    return answer
+    total = re.search(rb"totalResults[^>]*>(\d+)<", gateway.content) if name == "arxiv" else None  # its client keeps it to itself
+    return replace(answer, at=gateway.at, hits=int(total[1]) if total else answer.hits)
+
+
+def _gateway(door: Door, name: str, service: Service, reason: str, mail: str) -> Gateway:
+    """With the key of the service, and the mail address that makes it faster."""
+    key = os.environ.get(service.key_env, "") if service.key_env else ""
+    params = {"mailto": mail} if mail and name in ("openalex", "crossref") else {}
+    headers = {"x-api-key": key} if key and name == "semantic_scholar" else {}
+    headers |= {"Authorization": f"Bearer {key}"} if key and name == "openalex" else {}
+    return Gateway(door, service, reason, params, headers)
 
 
 def withdrawn(door: Door, name: str, service: Service, doi: str, mail: str = "") -> bool | None:
     """Whether a service says that a paper was retracted; None where it does not know the paper."""
     asks = {"openalex": f"/works?{urlencode({'filter': f'doi:{doi}'})}", "crossref": f"/works/{quote(doi, safe='')}"}
-    params = {"mailto": mail} if mail else {}
-    gateway = Gateway(door, service, f"whether {doi} was withdrawn", params, {})
+    gateway = _gateway(door, name, service, f"whether {doi} was withdrawn", mail)
     status, _, body = gateway.ask(asks[name])
     if status == NOT_FOUND:
         return None
@@ -208,7 +227,8 @@ def _crossref(url: str, asked: Asked) -> Answer:
 
 def _item(one: Json) -> Json:
     issued: Any = (_part(one, "issued").get("date-parts") or [[None]])[0]
-    links = [link["URL"] for link in one.get("link") or () if link.get("content-type") == "application/pdf"]
+    free = any("creativecommons.org" in str(known.get("URL")) for known in one.get("license") or ())  # else it leads to a shop
+    links = [link["URL"] for link in one.get("link") or () if free and link.get("content-type") == "application/pdf"]
     people = [
         " ".join(part for part in (a.get("given"), a.get("family") or a.get("name")) if part) for a in one.get("author") or ()
     ]

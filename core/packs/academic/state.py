@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from lib.contract import StrataError, command
 from lib.disk import files, locks, records
 from lib.disk.clock import now
 from msgspec import Struct
@@ -89,13 +90,28 @@ class Keeper:
 
     def begin(self, run_id: str, session: Path) -> None:
         pending = {str(number): "pending" for number in PHASES}
-        self.change(lambda s: replace(s, run_id=run_id, session=str(session), phase_status=pending | s.phase_status))
+
+        def set_(state: State) -> State:
+            other = Path(state.session) if state.session else session
+            if other != session and other.is_dir() and not self.root.is_relative_to(session):
+                hint = f"resume that one: {command('orchestrator')} academic --resume {other}; or set up another folder"
+                raise StrataError("RUN_IN_USE", f"{self.root} belongs to the session {other}", hint, final=True)
+            return replace(state, run_id=run_id, session=str(session), phase_status=pending | state.phase_status)
+
+        self.change(set_)
+
+    def ended(self) -> None:
+        """All of it is done, also what a resume found as it was."""
+        self.change(
+            lambda s: replace(s, phase_status={str(n): "completed" for n in PHASES}, current_phase=max(PHASES), waiting=None)
+        )
 
     def phase(self, number: int, status: str) -> None:
         """How a phase stands. Those behind it have not begun, or are to be done again."""
 
         def set_(state: State) -> State:
-            stands = state.phase_status | {str(number): status}
+            later = {n: "pending" for n, s in state.phase_status.items() if int(n) > number and s == "completed"}
+            stands = state.phase_status | (later if status == "in_progress" else {}) | {str(number): status}
             current = number if status != "completed" or number == max(PHASES) else number + 1
             return replace(state, phase_status=stands, current_phase=current)
 
@@ -133,8 +149,10 @@ class Keeper:
 
         self.change(set_)
 
-    def answered(self) -> None:
-        self.change(lambda s: replace(s, waiting=None, last_checkpoint=now()))
+    def answered(self, stage: str) -> None:
+        self.change(
+            lambda s: replace(s, waiting=s.waiting if s.waiting and s.waiting.stage != stage else None, last_checkpoint=now())
+        )
 
     def edited(self, file: str, kept_as: str | None = None) -> None:
         self.change(lambda s: replace(s, edits=(*s.edits, Edited(file, kept_as, now()))))

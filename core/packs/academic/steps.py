@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import date
 from pathlib import Path
 
 from lib.contract import Json, StrataError
-from lib.disk import files, records
+from lib.disk import files, records, schemas
 from lib.disk.clock import now
 from lib.stages import rosters
 
@@ -18,6 +17,7 @@ from packs.academic.records import Assessed, Ranking, candidates
 from packs.academic.settings import Settings
 
 _CONFIG = HANDOVERS["run_config"].file
+AGAIN = "look at logs/phase_{0}.log, then: academic.py phase {0} RUN, and academic.py run RUN"
 _RELEVANCE = {"top": "high", "high": "high", "medium": "medium", "low": "low"}
 
 
@@ -74,8 +74,12 @@ def databases(at: At) -> Json:
             at.warn(0, f"{one.key}: the portal could not be read: {one.message}")
     listed: dict[str, Json] = {}
     own = [records.document(d) for d in read.databases]
+    shape = schemas.load("academic/databases")["properties"]["databases"]["items"]
     for row in (*own, *rows):
         made = _database(row, known)
+        if wrong := schemas.describe(made, shape):
+            at.warn(0, f"{made['name'][:80]} is left out: {wrong[0]}")
+            continue
         listed.setdefault(made["name"].casefold(), made)
     usable = [d for d in listed.values() if d["access"] != "none"]
     if not usable:
@@ -83,11 +87,19 @@ def databases(at: At) -> Json:
         hint = "name some in run_config.json under databases, such as {name: OpenAlex}"
         raise StrataError("NO_DATABASES", f"there is no database to search: {why}", hint, final=True)
     source = "both" if rows and own else "portal" if rows else "config"
-    at.give("databases", {"databases": list(listed.values()), "source": source})
+    handover: Json = {"databases": list(listed.values()), "source": source}
+    at.give("databases", handover)
     aside = [d["name"] for d in listed.values() if d["access"] == "none"]
     if aside:
         at.warn(0, f"listed, and not searched by this house: {', '.join(aside)}")
-    at.leave("data", {"count": len(usable), "say": [f"{len(usable)} can be searched.", *(f"{w}." for w in at.warnings)]})
+    at.leave(
+        "data",
+        {
+            "count": len(usable),
+            "of": files.digest(handover),
+            "say": [f"{len(usable)} can be searched.", *(f"{w}." for w in at.warnings)],
+        },
+    )
     return at.done(f"{len(usable)} databases can be searched")
 
 
@@ -96,7 +108,7 @@ def _database(row: Json, known: Settings) -> Json:
     of = known.known(name)
     interface = row.get("interface") or (of.interface if of else None)
     service = of.service if of else None
-    access = "api" if service else "browser" if interface else "none"
+    access = "browser" if row.get("interface") else "api" if service else "browser" if interface else "none"
     dialect = of.syntax if of else known.interface(interface).syntax if interface else "generic"
     url = str(row.get("url") or (of.url if of else "")) or "https://unknown.invalid"
     return {
@@ -105,7 +117,7 @@ def _database(row: Json, known: Settings) -> Json:
         "relevance": _RELEVANCE.get(str(row.get("relevance") or "").strip().lower(), "unknown"),
         "discipline": str(row.get("discipline") or "unknown"),
         "access": access,
-        "service": service,
+        "service": service if access == "api" else None,
         "interface": interface,
         "syntax": dialect,
     }
@@ -138,7 +150,10 @@ def save1(at: At) -> Json:
     if wrong:
         raise StrataError("BAD_SEARCH_STRINGS", "; ".join(wrong[:5]), "phase 1 (search strings) owes them", final=True)
     at.give("search_strings", made)
-    at.leave("saved", {"say": [f"{1 + len(made['variations'])} queries for {len(made['databases'])} databases."]})
+    at.leave(
+        "saved",
+        {"of": files.digest(made), "say": [f"{1 + len(made['variations'])} queries for {len(made['databases'])} databases."]},
+    )
     return at.done(f"{len(made['databases'])} databases, {len(made['variations'])} variations")
 
 
@@ -189,24 +204,45 @@ def score(at: At) -> Json:
     found = candidates(search)
     folder, roster = at.roster("assessed")
     said: dict[str, Assessed] = {}
+    failed = [one for one in roster.entries if one.exit_code]
+    for one in failed:
+        at.warn(3, f"{one.key}: nobody assessed it: {one.message}")
+    if roster.entries and len(failed) == len(roster.entries):
+        raise StrataError("NOBODY_ASSESSED", f"no candidate was assessed: {failed[0].message}", AGAIN.format(3), final=True)
     for one in roster.entries:
         if one.exit_code:
-            at.warn(3, f"{one.key}: nobody assessed it: {one.message}")
             continue
         own = {c["id"] for c in one.item["candidates"]}
         for assessed in files.read_json(folder / one.outputs["data"])["assessments"]:
             if assessed["id"] in own:  # what was not asked is not listened to
                 said[assessed["id"]] = records.of(assessed, Assessed)
     scoring.require_weights(read.scoring)
-    ranking = scoring.rank(found, said, read.scoring, date.today().year)
+    ranking = scoring.rank(found, said, read.scoring, _year(search))
     at.give("ranked_candidates", records.document(ranking))
     alarm = at.folder.state.counted("candidates", len(found))
     at.warn(3, alarm)
     for text in ranking.warnings[:20]:
         at.warn(3, text)
     skipped = [f"{one['database']} was skipped: {one['reason']}." for one in search["skipped"]]
-    at.leave("data", {"count": len(ranking.ranked), "say": [*skipped, *([f"{alarm}."] if alarm else [])]})
+    unknown = len(found) - len(said)
+    skipped += (
+        [f"{unknown} were assessed by nobody: {scoring.UNKNOWN} stands instead of relevance and method."] if unknown else []
+    )
+    at.leave(
+        "data",
+        {
+            "count": len(ranking.ranked),
+            "of": files.digest(records.document(ranking)),
+            "say": [*skipped, *([f"{alarm}."] if alarm else [])],
+        },
+    )
     return at.done(f"{len(ranking.ranked)} ranked, {sum(one.selected for one in ranking.ranked)} proposed")
+
+
+def _year(search: Json) -> int:
+    """In which it was searched: a run that is replayed later ranks as it did then."""
+    years = [int(str(q["at"])[:4]) for q in search["queries"]]
+    return max(years, default=date.today().year)
 
 
 # Phase 4
@@ -216,7 +252,8 @@ def open4(at: At) -> Json:
     """Applies what a person chose, once: what they change in the file behind that is their choice."""
     chosen, done = at.given("answer"), at.folder.root / "logs/chosen.json"
     ranking = records.of(at.folder.take("ranked_candidates", 4), Ranking)
-    if not done.is_file() or files.read_json(done) != chosen:
+    applied = done.is_file() and files.read_json(done) == chosen
+    if not applied or not at.folder.is_edited("ranked_candidates"):
         ranking = scoring.choose(ranking, chosen["answer"])
         at.give("ranked_candidates", records.document(ranking))
         files.write_json(done, chosen)
@@ -271,11 +308,11 @@ def downloads(at: At) -> Json:
         {"downloads": listed, "success_count": len(there), "failed": [d["id"] for d in listed if d["status"] != "success"]},
     )
     at.warn(4, at.folder.state.counted("pdfs", len(there)))
-    at.folder.state.phase(4, "completed")
-    at.leave("data", {"count": len(there)})
     if not there:
         hint = "name open copies in metadata/candidates.json (pdf_url), or choose other papers"
         raise StrataError("NO_PAPERS", "not one of the chosen papers could be had", hint, final=True)
+    at.folder.state.phase(4, "completed")
+    at.leave("data", {"count": len(there)})
     return at.done(f"{len(there)} of {len(listed)} papers are there")
 
 
@@ -288,17 +325,14 @@ def _copy(source: Path, target: Path, sha256: str) -> None:
     if target.is_file() and files.digest_bytes(target.read_bytes()) == sha256:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part")
-    shutil.copyfile(source, part)
-    part.replace(target)
+    files.copy_whole(source, target)
 
 
 # Phase 6
 
 
 def close(at: At) -> Json:
-    at.folder.state.phase(6, "completed")
-    at.folder.state.waits(None)
+    at.folder.state.ended()
     state = at.folder.state.read()
     made = at.folder.take("quote_library", 6)
     rows = [

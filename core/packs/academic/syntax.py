@@ -208,6 +208,8 @@ class _Reader:
         while self.peek() == "or":
             self.take()
             parts.append(self.part())
+        if len(parts) > 1 and any(part.kind == "not" for part in parts):
+            raise Broken("OR with NOT finds nearly everything there is: join what is excluded with AND")
         return parts[0] if len(parts) == 1 else Node("or", parts=tuple(parts))
 
     def part(self) -> Node:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from lib.contract import Json
+from lib.disk import files
 from lib.disk.clock import now
 
 from packs.academic import bibliography, finishing, page, pdfs, prisma, quoting
@@ -49,7 +50,15 @@ def finish(at: At) -> Json:
     _put(at, "prisma.svg", prisma.svg(made.flow))
     _put(at, "search_report.md", finishing.report(made, alarms, read.styles))
     _put(at, "quotes.html", page.html(made, _shown(at.folder.root / "downloads", made, papers)))
-    at.leave("data", {"count": len(made.quotes), "say": [f"{len(made.quotes)} quotes from {made.flow.included} papers."]})
+    written = at.folder.root / HANDOVERS["quote_library"].file
+    at.leave(
+        "data",
+        {
+            "count": len(made.quotes),
+            "of": files.sha256(written),
+            "say": [f"{len(made.quotes)} quotes from {made.flow.included} papers."],
+        },
+    )
     return at.done(f"{len(made.quotes)} quotes from {made.flow.included} papers")
 
 

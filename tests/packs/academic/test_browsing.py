@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from packs.academic import browsing
 from packs.academic.at import At, Step, carry_out
 from scripted_model.academic_desk import CHROMIUM, needs_browser
 from scripted_model.academic_library import Library, slow, times
+from support import ROOT
 
 pytestmark = needs_browser
 FIELD = {"key": "geography", "portal": "Local", "discipline": "Geography"}
@@ -41,6 +43,7 @@ class Reader:
     def __init__(self, folder: Path, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.library, self.root = folder, library, folder / "run"
         (self.root / "config").mkdir(parents=True)
+        shutil.copyfile(ROOT / "config/packs/academic/examples/run_config.json", self.root / "config/run_config.json")
         (folder / ".strata").mkdir()
         (folder / ".strata/web.yaml").write_text(
             f"version: 1\nprivate: ['127.0.0.1:{library.port}']\nrobots: false\ndelay_seconds: 0\n"
@@ -190,6 +193,37 @@ def test_a_page_loads_nothing_that_the_door_would_refuse(reader: Reader) -> None
         reader.library.trouble["/portal"] = lambda: (200, {"Content-Type": "text/html"}, body)
         assert [row["name"] for row in reader.reads(browsing.portal, "portal", FIELD)["rows"]] == ["Only"]
         assert other.seen == []
+
+
+def test_a_redirect_leads_nowhere_that_the_door_would_refuse(reader: Reader) -> None:
+    """An allowed host sends the browser on to a service of this machine that is not allowed: as a page, as a picture, as a script."""
+    with Library() as other:
+        inner = f"{other.url}/portal?discipline=Secrets"
+        reader.library.trouble["/portal"] = lambda: (302, {"Location": inner}, b"")
+        with pytest.raises(StrataError) as refused:
+            reader.reads(browsing.portal, "portal", FIELD)
+        assert refused.value.code == "HTTP_403"
+        picture = f'<img src="{reader.library.url}/jump"><script>fetch("{reader.library.url}/jump", {{mode: "no-cors"}})</script>'
+        rows = '<table><tr class="db"><td class="name">Only</td><td><a href="/x">x</a></td></tr></table>'
+        body = f"<!doctype html><html><body>{picture}{rows}</body></html>".encode()
+        reader.library.trouble["/portal"] = lambda: (200, {"Content-Type": "text/html"}, body)
+        reader.library.trouble["/jump"] = lambda: (302, {"Location": inner}, b"")
+        assert reader.reads(browsing.portal, "again", FIELD)["rows"]
+        assert reader.library.asked("/jump") >= 1 and other.seen == []
+
+
+def test_a_page_without_a_result_is_an_answer_and_no_timeout(reader: Reader) -> None:
+    reader.configure(page_seconds=2, retry_seconds=[])
+    body = b"<!doctype html><html><body>Nothing matches.</body></html>"
+    reader.library.trouble["/portal"] = lambda: (200, {"Content-Type": "text/html"}, body)
+    assert reader.reads(browsing.portal, "portal", FIELD)["rows"] == []
+
+
+def test_a_captcha_behind_a_403_asks_a_person_too(reader: Reader) -> None:
+    body = b'<!doctype html><html><body><div id="captcha">Are you?</div></body></html>'
+    reader.library.trouble["/portal"] = lambda: (403, {"Content-Type": "text/html"}, body)
+    with pytest.raises(AsksPerson, match="profiles"):
+        reader.reads(browsing.portal, "portal", FIELD)
 
 
 @pytest.mark.long

@@ -133,6 +133,20 @@ def test_a_scanned_paper_without_ocr_and_one_without_an_answer_are_said_to_be_so
     assert "Reports excluded (n = 2)" in flow
 
 
+@pytest.mark.long
+def test_when_nobody_could_read_a_good_bibliography_stays(desk: Desk) -> None:
+    """Agents that give up for all papers are no review without quotes."""
+    assert desk.configure(search={"max_iterations": 1}).run().code == 0
+    before = (desk.root / "outputs/quote_library.json").read_text()
+    desk.scholars.fails = {"quote-extractor"}
+    ran = desk.run("--from", "text")
+    assert ran.code == 1 and "NOBODY_READ" in json.dumps(ran.document)
+    assert (desk.root / "outputs/quote_library.json").read_text() == before
+    assert desk.state["phase_status"]["5"] == "failed"
+    desk.scholars.fails = {"candidate-assessor"}
+    assert "NOBODY_ASSESSED" in json.dumps(desk.run("--from", "open3").document)
+
+
 # One step at a time, over a folder
 
 
@@ -177,6 +191,39 @@ def test_a_phase_does_not_begin_with_what_is_missing_or_broken_and_says_who_owes
         ran = step(house, tool, action, output)
         assert (ran.code, ran.error["code"]) == (1, code), ran.error
         assert handover.file in ran.error["message"] and owner in ran.error["hint"], ran.error
+
+
+def test_a_choice_is_of_the_ranking_that_was_seen_and_an_edit_behind_it_is_a_choice(house: House) -> None:
+    root = folder(house)
+    ranking = root / "metadata/ranked_candidates.json"
+    seen = json.loads(ranking.read_text())
+    (root / "answer.json").write_text(json.dumps({"answer": "1", "at": "T"}))
+    wanted = ("--input", "answer=run/answer.json", "--output", "entries=entries.json")
+
+    def selected() -> list[int]:
+        assert house.json("academic_step", "open4", "run", *wanted).code == 0
+        return [one["rank"] for one in json.loads(ranking.read_text())["ranked"] if one["selected"]]
+
+    assert selected() == [1]
+    ranking.write_text(json.dumps(seen | {"ranked": [one | {"selected": True} for one in seen["ranked"]]}))
+    assert selected() == [one["rank"] for one in seen["ranked"]], "what a person marks behind that is their choice"
+
+
+def test_one_run_belongs_to_one_session(house: House) -> None:
+    root = folder(house)
+    first = house.json(
+        "academic_step", "begin", "run", "--output", "entries=entries.json", "--session-dir", str(house.folder / "s1")
+    )
+    assert first.code == 0
+    second = house.json(
+        "academic_step", "begin", "run", "--output", "entries=entries.json", "--session-dir", str(house.folder / "s2")
+    )
+    assert second.code == 1 and second.error["code"] == "RUN_IN_USE" and "s1" in second.error["hint"]
+    shutil.rmtree(house.folder / "s1")
+    third = house.json(
+        "academic_step", "begin", "run", "--output", "entries=entries.json", "--session-dir", str(house.folder / "s2")
+    )
+    assert third.code == 0 and root.is_dir()
 
 
 def small_disk() -> bool:

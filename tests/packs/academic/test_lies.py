@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -86,13 +87,15 @@ def test_an_agent_that_lies_about_the_paper_it_read_is_told_and_then_left_out(de
         return [*honest, *(q for q in night if q not in honest)]
 
     desk.scholars.lies = swap
+    honest_judge = desk.scholars.judgement
     desk.scholars.judgement = lambda one: {
         "id": "C9999", "relevance": 1.0, "methodology": 1.0, "confidence": 1.0, "relevance_reason": "x", "methodology_reason": "y",
     }  # fmt: skip
-    ran = desk.configure(search={"max_iterations": 1}).run()
+    refused = desk.configure(search={"max_iterations": 1}).run()
+    assert refused.code == 1 and "NOBODY_ASSESSED" in json.dumps(refused.document)
+    desk.scholars.judgement = honest_judge
+    ran = desk.run("--from", "open3")
     assert ran.code == 0, ran.stderr[-3000:]
-    ranked = desk.read("metadata/ranked_candidates.json")["ranked"]
-    assert all(set(one["defaulted"]) >= {"relevance", "methodology"} for one in ranked), "nobody was assessed"
     quoted = {(q["source_id"], q["quote"]) for q in desk.read("outputs/quote_library.json")["quotes"]}
     assert len(quoted) == 8
     assert len(desk.read("outputs/rejected_quotes.json")["rejected"]) == 2 * len(night)
