@@ -21,7 +21,7 @@ from lib.attempt.verdicts import Verdict
 from lib.cli import Call, Tool
 from lib.contract import Json
 from lib.plan.task import Task
-from packs.academic import steps
+from packs.academic import beginning, steps
 from packs.academic.at import At, Step, carry_out
 
 TOOL = Tool(
@@ -31,8 +31,8 @@ TOOL = Tool(
     example="uv run core/academic_step.py begin run --output entries=entries.json",
 )
 STEPS = {
-    "begin": Step(0, "setup", steps.begin),
-    "databases": Step(0, "databases", steps.databases),
+    "begin": Step(0, "setup", beginning.begin),
+    "databases": Step(0, "databases", beginning.databases),
     "check0": Step(0, "checkpoint", partial(steps.check, 0)),
     "open1": Step(1, "setup", steps.open1),
     "save1": Step(1, "search-strategist", steps.save1),

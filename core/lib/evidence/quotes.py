@@ -16,8 +16,17 @@ from msgspec import Struct
 AROUND = 80  # letters of the surrounding words
 BREAK = "\ue000"  # in a normalised text: a hyphen at a line's end, which may be the word's own or only the line's
 _HYPHENS = "-\u2010\u2011\u00ad\u0002\ufffe"  # a hyphen, a soft one, and what PDF readers give in its place
-_INVISIBLE = "\u00ad\u0002\ufffe\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-_BROKEN = re.compile(rf"(?<=[^\W\d_])[{_HYPHENS}][ \t]*\r?\n\s*(?=[^\W\d_])")  # a word that goes on in the next line
+_INVISIBLE = (
+    "\u00ad\u0002\ufffe\u200b\u200c\u200d\u200e\u200f\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ue000"
+)
+# A word that goes on in the next line; and beside a digit, or before one, a hyphen that is more than a line's.
+_BROKEN = re.compile(
+    rf"(?<=[^\W_])(?:[{_HYPHENS}][ \t]*\r?\n\s*|[\u0002\ufffe]|\u00ad(?=\d))(?=[^\W_])|(?<![^\W_])[\u00ad\u0002\ufffe](?=\d)"
+)
+_MARKS = str.maketrans("\u2018\u2019\u201b\u201c\u201d\u201e\u201f", '\'\'\'""""')  # as they are typed
+_DASHES = "-\u2010\u2011\u2012\u2013"  # inside a compound or a range
+_SIGNS = "\u00b1\u2212+<>\u2264\u2265~\u2248\u223c\u00ac" + _DASHES  # before a number
+_INSIDE = ".,'\u00b7\u066b/:^"  # between the digits of one number
 _KEPT = ("<super>", "<sub>", "<fraction>")  # 10\u2075 is not 105, whatever NFKC makes of it
 
 
@@ -42,14 +51,14 @@ class Normalised(Struct, frozen=True):
 def normalise(text: str) -> Normalised:
     """NFKC, without what nobody sees, with single spaces, and with a sign for every hyphen that may only break a line. What
     stands above or below the line, and fractions, stay as they are: as plain digits they would be another number."""
-    ends = {broken.start(): broken.end() for broken in _BROKEN.finditer(text)}
+    ends = {broken.start(): broken for broken in _BROKEN.finditer(text)}
     letters: list[str] = []
     places: list[int] = []
     at = 0
     while at < len(text):
-        end = ends.get(at, 0)
-        if end:
-            made = BREAK
+        broken = ends.get(at)
+        if broken:
+            end, made = broken.end(), BREAK if text[at - 1].isalpha() and text[broken.end()].isalpha() else "-"
         elif text[at] in _ASCII and text[at + 1 : at + 2] < "\u0300":  # most of any text: nothing can join it
             end, made = at + 1, text[at]
         else:
@@ -77,7 +86,7 @@ def _joins(letter: str) -> bool:
 
 def _plain(cluster: str) -> str:
     kept = unicodedata.decomposition(cluster[0]).startswith(_KEPT)
-    return cluster if kept else unicodedata.normalize("NFKC", cluster)
+    return cluster if kept else unicodedata.normalize("NFKC", cluster).translate(_MARKS)
 
 
 def find(quote: str, pages: str | Sequence[str], most: int | None = None) -> list[Found]:
@@ -91,12 +100,13 @@ def find(quote: str, pages: str | Sequence[str], most: int | None = None) -> lis
     if not wanted.strip(BREAK):
         return []
     spans = {source.places[start]: source.places[end - 1] + 1 for start, end in _occurrences(wanted, source.text)}
+    spans = {start: end for start, end in spans.items() if not _joins_numbers(whole, starts, start, end)}
     return [_found(listed, starts, whole, start, spans[start]) for start in sorted(spans)[:most]]
 
 
 def _occurrences(wanted: str, text: str) -> list[tuple[int, int]]:
     hyphen = f"(?:[-\u2010\u2011]|{BREAK})"
-    parts = [f"{hyphen}?" if letter == BREAK else hyphen if letter in "-\u2010\u2011" else re.escape(letter) for letter in wanted]
+    parts = [hyphen if letter in f"{BREAK}-\u2010\u2011" else re.escape(letter) for letter in wanted]
     pattern = re.compile(f"{BREAK}?".join(parts))
     found: list[tuple[int, int]] = []
     match = pattern.search(text)
@@ -109,18 +119,53 @@ def _occurrences(wanted: str, text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str, start: int, end: int) -> bool:
-    """Whether it begins or ends in the middle of a word, or of a number."""
-    before, first, last, after = text[start - 1 : start], text[start], text[end - 1], text[end : end + 1]
-    if (_word(before) and _word(first)) or (_word(last) and _word(after)):
+    """Whether it begins or ends in the middle of a word, of a compound, or of a number: what is left would say something else."""
+    before, after = text[max(0, start - 4) : start][::-1], text[end : end + 5]  # from the edge outwards
+    first, last = text[start], text[end - 1]
+    if BREAK in (before[:1], after[:1]):  # the rest of a word that a line's end broke
         return True
-    if BREAK in (before, after):  # the rest of a word that a line's end broke
+    if _word(first) and (_word(before[:1]) or _compound(before) or before[:1] == "\u00ac"):
         return True
-    if first.isdigit() and (
-        (before and before in ".,\u2019'" and text[start - 2 : start - 1].isdigit())
-        or (before and before in "-\u2212\u2013" and not _word(text[start - 2 : start - 1]))
-    ):
+    if _word(last) and (_word(after[:1]) or _compound(after) or (after[:1] == "'" and _word(after[1:2]))):
         return True
-    return last.isdigit() and bool(after) and after in ".,\u2019'" and text[end + 1 : end + 2].isdigit()
+    return (first.isdigit() and _of_a_number_before(before, text[start : start + 4])) or (
+        last.isdigit() and _of_a_number_behind(after, text[max(0, end - 4) : end])
+    )
+
+
+def _compound(beside: str) -> bool:
+    return bool(beside[:1]) and beside[0] in _DASHES and _word(beside[1:2])
+
+
+def _of_a_number_before(before: str, digits: str) -> bool:
+    """`before` is read backwards. A sign, a point, another group of the same number: 0.5, ±5, - 5, 10 000."""
+    if not before:
+        return False
+    if before[0] in _SIGNS or (before[0] == " " and before[1:2] and before[1] in _SIGNS):
+        return True
+    if before[0] in _INSIDE and (before[1:2].isdigit() or (before[0] == "." and not _word(before[1:2]))):
+        return True
+    return (
+        before[0] == " " and before[1:2].isdigit() and digits[:3].isdigit() and len(digits[:3]) == 3 and not digits[3:].isdigit()
+    )
+
+
+def _of_a_number_behind(after: str, digits: str) -> bool:
+    if not after:
+        return False
+    if after[0] in "%\u2030\u00d7^" or (after[0] in _INSIDE and after[1:2].isdigit()):
+        return True
+    if after[0] != " ":
+        return False
+    group = len(after) >= 4 and after[1:4].isdigit() and not after[4:5].isdigit() and not digits.isdigit()
+    return after[1:2] in ("%", "\u2030", "\u00d7") or group
+
+
+def _joins_numbers(whole: str, starts: list[int], start: int, end: int) -> bool:
+    """Whether it takes the last number of one page and the first of the next for one."""
+    return any(
+        start < at < end and whole[: at - 1].rstrip()[-1:].isdigit() and whole[at:].lstrip()[:1].isdigit() for at in starts[1:]
+    )
 
 
 def _word(letter: str) -> bool:

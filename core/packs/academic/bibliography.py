@@ -17,6 +17,12 @@ STYLES = ("apa", "ieee", "chicago-author-date")
 _TYPES = {
     "article": "article",
     "journal-article": "article",
+    "review": "article",
+    "letter": "article",
+    "editorial": "article",
+    "dissertation": "phdthesis",
+    "report": "techreport",
+    "monograph": "book",
     "proceedings-article": "inproceedings",
     "book": "book",
     "book-chapter": "incollection",
@@ -26,6 +32,8 @@ _CSL = {
     "inproceedings": "paper-conference",
     "book": "book",
     "incollection": "chapter",
+    "phdthesis": "thesis",
+    "techreport": "report",
     "misc": "article",
 }
 _PLACE = {
@@ -33,6 +41,8 @@ _PLACE = {
     "inproceedings": "booktitle",
     "incollection": "booktitle",
     "book": "publisher",
+    "phdthesis": "school",
+    "techreport": "institution",
     "misc": "howpublished",
 }
 _SIGNS = {
@@ -44,6 +54,12 @@ _MEANT = {written: sign for sign, written in _SIGNS.items()}
 _WRITTEN = re.compile("|".join(re.escape(written) for written in _MEANT))
 _PARTICLES = frozenset(
     ("van", "von", "der", "den", "de", "del", "della", "di", "da", "dos", "du", "la", "le", "ter", "ten", "zu", "al")
+)
+
+
+_INSTITUTION = re.compile(
+    r"\b(?:Organi[sz]ation|Institute?|Universit\w+|Agency|Ministry|Committee|Commission|Association|Society|Council|Consortium|Group|"
+    r"Collaboration|Bank|Department|Office|Foundation|Network|Centre|Center|Programme|Program|Nations|Team|Initiative)\b"
 )
 
 
@@ -82,7 +98,9 @@ def entries(papers: Sequence[Candidate]) -> list[Entry]:
 
 
 def name(text: str) -> Name:
-    """`Ana de la Cruz` and `de la Cruz, Ana` are the same person; one word is a family name."""
+    """`Ana de la Cruz` and `de la Cruz, Ana` are the same person; an institution, or one word, has no given name."""
+    if _INSTITUTION.search(text) or re.search(r"\band\b", text):
+        return Name(text.strip())
     if "," in text:
         family, _, given = text.partition(",")
         return Name(family.strip(), given.strip())
@@ -174,7 +192,7 @@ def _escaped(text: str) -> str:
 
 def _grouped(text: str) -> str:
     """A name of one piece; in braces where BibTeX would take it apart."""
-    return f"{{{_escaped(text)}}}" if " " in text else _escaped(text)
+    return f"{{{_escaped(text)}}}" if " " in text or "," in text else _escaped(text)
 
 
 def _flat(text: str) -> str:

@@ -27,7 +27,7 @@ def library(made: Review, at: str) -> Json:
 
 def annotated(made: Review, styles: Sequence[str]) -> str:
     """Annotated_Bibliography.md: every source with what it says to the question, and its quotes with their pages."""
-    lines = [f"# {made.config['project']}: annotated bibliography", "", f"> {made.config['research_question']}", ""]
+    lines = [f"# {_md(made.config['project'])}: annotated bibliography", "", f"> {_md(made.config['research_question'])}", ""]
     count = len([one for one in made.sources if made.of(one)])
     one = made.rejected == 1
     others = (
@@ -90,7 +90,7 @@ def _warning(one: Source) -> str:
 def report(made: Review, alarms: Sequence[str], styles: Sequence[str]) -> str:
     """search_report.md: how it was searched, so that somebody else could do it again."""
     config, found = made.config, made.found
-    lines = [f"# {config['project']}: how it was searched", "", f"> {config['research_question']}", ""]
+    lines = [f"# {_md(config['project'])}: how it was searched", "", f"> {_md(config['research_question'])}", ""]
     period: Json = config.get("period") or {}
     years = f"{period.get('from') or 'any year'} to {period.get('to') or 'today'}"
     lines += [

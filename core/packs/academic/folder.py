@@ -87,7 +87,7 @@ class Folder:
             raise StrataError("MISSING_HANDOVER", f"{what}, which is not there", f"{handover.owner} owes it", final=True)
         try:
             document = json.loads(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StrataError(
                 "BAD_HANDOVER", f"{what}, which is not JSON: {error}", f"{handover.owner} owes it", final=True
             ) from None

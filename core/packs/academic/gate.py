@@ -6,6 +6,7 @@ then types and fields are held against the schema of the handover. A person can 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -16,6 +17,10 @@ from msgspec import Struct
 from packs.academic import sanitising
 
 PACK = "academic"
+_IDS = {
+    "candidates": ("candidates", "id"), "ranked_candidates": ("ranked", "id"), "downloads": ("downloads", "id"),
+    "quotes": ("quotes", "quote_id"), "databases": ("databases", "name"),
+}  # fmt: skip
 
 
 class Quarantined(Struct, frozen=True):
@@ -58,8 +63,22 @@ def passed(document: Any, schema: str, released: frozenset[str] = frozenset(), b
     held: list[Quarantined] = []
     shape = schemas.load(schema if "/" in schema or schema.endswith(".json") else f"{PACK}/{schema}")
     found = document if by_person else _walk(document, "", shape, released, cleaned, held)
-    problems = [f"{schemas.pointer(path)}: {message}" for path, message in schemas.problems(found, shape)]
+    problems = _twice(found, schema) + [f"{schemas.pointer(path)}: {message}" for path, message in schemas.problems(found, shape)]
     return Gated(found, tuple(cleaned), tuple(held), tuple(problems))
+
+
+def _twice(document: Any, schema: str) -> list[str]:
+    """An id names one thing: which of a list stand in it twice."""
+    if schema not in _IDS or not isinstance(document, dict):
+        return []
+    listed, field = _IDS[schema]
+    rows: Any = cast(dict[str, Any], document).get(listed)
+    ids = (
+        [str(cast(dict[str, Any], row).get(field)) for row in cast(list[Any], rows) if isinstance(row, dict)]
+        if isinstance(rows, list)
+        else []
+    )
+    return [f"/{listed}: {one} stands there {count} times" for one, count in Counter(ids).items() if count > 1]
 
 
 def _walk(value: Any, at: str, shape: Any, released: frozenset[str], cleaned: list[str], held: list[Quarantined]) -> Any:

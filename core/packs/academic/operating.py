@@ -28,6 +28,10 @@ FIRST_AND_LAST = {
 }  # fmt: skip
 DATABASES = ("OpenAlex", "Crossref", "Semantic Scholar", "arXiv")
 _RECENT = re.compile(r"\b(?:recent(?:ly)?|latest|newest|state of the art|nowadays)\b", re.I)
+# What may stand behind an answer; everything else is a part of it, also where it begins with two hyphens.
+_FLAGS = (
+    "--output-format", "--driver", "--fixtures", "--explain", "--until", "--max-wait", "--model", "--accept-drift",
+)  # fmt: skip
 _NEVER_PACKED = ("config/profiles", "logs/state.lock")
 
 
@@ -66,7 +70,7 @@ def _answer(root: Path, given: list[str]) -> list[str]:
         raise StrataError("NOT_WAITING", f"{root} waits for nobody", f"{command(TOOL)} status {root}")
     if not given or given[0].startswith("--"):
         usage(f"what is the answer? {waiting.question}", f"one of {', '.join(waiting.choices)}")
-    flags = next((n for n, w in enumerate(given) if w.startswith("--")), len(given))
+    flags = next((n for n, w in enumerate(given) if w.partition("=")[0] in _FLAGS), len(given))
     return ["--answer", f"{waiting.stage}={' '.join(given[:flags])}", *given[flags:]]
 
 
@@ -153,7 +157,7 @@ def export(root: Path, target: Path | None) -> Json:
     state = _existing(root)
     made = target or root.with_name(f"{root.name}.zip")
     listed = [p for p in sorted(root.rglob("*")) if p.is_file() and not p.is_symlink() and p.resolve() != made.resolve()]
-    packed = [p for p in listed if not str(p.relative_to(root)).startswith(_NEVER_PACKED)]
+    packed = [p for p in listed if not any(p.is_relative_to(root / never) for never in _NEVER_PACKED)]
     made.parent.mkdir(parents=True, exist_ok=True)
     part = made.with_name(f".{made.name}.part")
     sums: dict[str, str] = {}
@@ -183,6 +187,9 @@ def setup(options: Namespace) -> Json:
     """Writes run_config.json, from a file, from what the command says, or from what a person is asked."""
     root = Path(options.words[0]).absolute() if options.words else None
     config = _clear(_from_file(Path(options.config)) if options.config else _from_words(options, root))
+    years: Json = config.get("period") or {}
+    if years.get("from") and years.get("to") and years["from"] > years["to"]:
+        usage(f"the years go from {years['from']} to {years['to']}", "the first year comes first")
     gated = gate.passed(config, CONFIG, by_person=True)
     if gated.problems:
         usage("; ".join(gated.problems[:5]), "the format is config/packs/academic/schemas/run_config.json")

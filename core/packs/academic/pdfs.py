@@ -16,6 +16,8 @@ from msgspec import Struct
 
 MOST_BYTES = 50_000_000
 MOST_OBJECTS = 500_000
+MOST_PIXELS = 20_000_000
+LEAST_CONTRAST = 40  # of 255, between a letter and what is behind it
 SCANNED_BELOW = 25  # letters on a page, on the average
 # What a reader would do when it opens the file, or keep for somebody to open: keys of the object tree.
 ACTIVE = {
@@ -24,7 +26,14 @@ ACTIVE = {
     "/Launch": "a launch action",
     "/EmbeddedFiles": "an embedded file",
     "/EmbeddedFile": "an embedded file",
+    "/EF": "an embedded file",
+    "/FileAttachment": "an embedded file",
+    "/Collection": "a collection of files",
+    "/GoToE": "an embedded file",
     "/RichMedia": "rich media",
+    "/Rendition": "media that plays",
+    "/Movie": "media that plays",
+    "/Sound": "media that plays",
     "/SubmitForm": "a form that sends itself away",
     "/ImportData": "an import of data",
     "/XFA": "an XFA form",
@@ -32,6 +41,9 @@ ACTIVE = {
 # Fonts of TeX that do not say what their signs mean: where their two encodings have the ligatures. Nothing else is written so.
 LIGATURES = {"\x1b": "ff", "\x1c": "fi", "\x1d": "fl", "\x1e": "ffi", "\x1f": "ffl", "\x0b": "ff", "\x0e": "ffi", "\x0f": "ffl"}
 _OLDER = {"\x0c": "fi", "\x0d": "fl"}  # elsewhere these end a page and a line: only between letters
+
+
+Box = tuple[float, float, float, float]
 
 
 class Looked(Struct, frozen=True):
@@ -99,7 +111,7 @@ def _active(pdf: Any) -> Iterator[str]:
     """What of the object tree would act. Every object is looked at, also those that nothing leads to."""
     import pikepdf
 
-    for number, thing in enumerate(pdf.objects):
+    for number, thing in enumerate((pdf.trailer, *pdf.objects)):
         if number > MOST_OBJECTS:
             raise refuse(f"it has more than {MOST_OBJECTS} objects", "TOO_LARGE")
         stack: list[Any] = [thing]
@@ -111,15 +123,27 @@ def _active(pdf: Any) -> Iterator[str]:
             one = stack.pop()
             if isinstance(one, pikepdf.Stream | pikepdf.Dictionary):
                 for key in one.keys():  # noqa: SIM118 - a dictionary of pikepdf
-                    if key in ACTIVE:
-                        yield ACTIVE[key]
                     value = one.get(key)
+                    if key in ACTIVE and not _means_nothing(value):
+                        yield ACTIVE[key]
                     if key in ("/S", "/Type", "/Subtype", "/FT") and str(value) in ACTIVE:
                         yield ACTIVE[str(value)]
                     if isinstance(value, pikepdf.Dictionary | pikepdf.Array) and not value.is_indirect:
                         stack.append(value)
             elif isinstance(one, pikepdf.Array):
                 stack += [v for v in list(one) if isinstance(v, pikepdf.Dictionary | pikepdf.Array) and not v.is_indirect]  # type: ignore[reportUnknownVariableType]
+
+
+def _means_nothing(value: Any) -> bool:
+    """A list of no files; a font or the like that happens to be called as an action is."""
+    import pikepdf
+
+    if not isinstance(value, pikepdf.Dictionary):
+        return False
+    return (not value.get("/Names") and not value.get("/Kids") and "/Names" in value) or str(value.get("/Type")) in (
+        "/Font",
+        "/XObject",
+    )
 
 
 def pages(path: Path, most: int) -> Iterator[str]:
@@ -132,7 +156,7 @@ def pages(path: Path, most: int) -> Iterator[str]:
             try:
                 page = document[number]
                 content = page.get_textpage()
-                yield spelt_out(content.get_text_range())[0]
+                yield _read(content)[0]
             except pypdfium2.PdfiumError as error:
                 raise refuse(f"its page {number + 1} cannot be read: {error}", "CORRUPT_PDF") from None
             content.close()
@@ -141,16 +165,36 @@ def pages(path: Path, most: int) -> Iterator[str]:
         document.close()
 
 
-def spelt_out(content: str) -> tuple[str, list[int]]:
-    """The text with its ligatures as letters; and by letter, where in `content` it stands."""
+def _read(content: Any) -> tuple[str, list[int]]:
+    """The text of a page, and by letter where in it the reader has it."""
+    written = content.get_text_range()
+    digits = [n for n, sign in enumerate(written) if n and sign.isdigit() and _digit_before(written, n) >= 0]
+    return spelt_out(written, frozenset(n for n in digits if _apart(content, _digit_before(written, n), n)))
+
+
+def _digit_before(written: str, at: int) -> int:
+    """Where the digit stands that this one would go on; -1 where there is none."""
+    before = at - 2 if written[at - 1] in ".," else at - 1
+    return before if before >= 0 and written[before].isdigit() else -1
+
+
+def _apart(content: Any, before: int, at: int) -> bool:
+    """Whether a digit stands above or below the line of the one before: a power, or the mark of a note."""
+    _, low, _, high = content.get_charbox(before)
+    return abs(content.get_charbox(at)[1] - low) > 0.2 * (high - low)
+
+
+def spelt_out(written: str, apart: frozenset[int] = frozenset()) -> tuple[str, list[int]]:
+    """With ligatures as letters and `^` before digits that stand apart; and by letter, where in `written` it stands."""
     made: list[str] = []
     places: list[int] = []
-    for at, sign in enumerate(content):
-        if sign == "\r" and content[at + 1 : at + 2] == "\n":
+    for at, sign in enumerate(written):
+        if sign == "\r" and written[at + 1 : at + 2] == "\n":
             continue
-        written = LIGATURES.get(sign) or (_OLDER[sign] if sign in _OLDER and _inside(content, at) else sign)
-        made.append(written)
-        places += [at] * len(written)
+        letters = LIGATURES.get(sign) or (_OLDER[sign] if sign in _OLDER and _inside(written, at) else sign)
+        letters = f"^{letters}" if at in apart else letters
+        made.append(letters)
+        places += [at] * len(letters)
     return "".join(made), places
 
 
@@ -162,41 +206,76 @@ def _inside(content: str, at: int) -> bool:
     )
 
 
-def marks(path: Path, number: int, quote: str) -> list[tuple[float, float, float, float]]:
+def marks(path: Path, number: int, quote: str) -> list[Box]:
     """Where a quote stands on a page: boxes as shares of its width and height, from the top left. `number` counts from 0."""
     import pypdfium2
 
     document: Any = pypdfium2.PdfDocument(path)
     try:
-        page = document[number]
-        content = page.get_textpage()
-        read, places = spelt_out(content.get_text_range())
-        found = quotes.find(quote, read, 1)
-        if not found:
-            rest = quotes.find(quote, [read, next_page(document, number + 1)], 1)
-            found = [one for one in rest if one.page == 1]
-        if not found:
-            return []
-        wide, high = page.get_size()
-        left, bottom, _, _ = page.get_bbox()
-        boxes = [content.get_charbox(at) for at in sorted(set(places[found[0].offset : found[0].end]))]
-        shares = [
-            ((x - left) / wide, 1 - (y - bottom) / high, (r - left) / wide, 1 - (b - bottom) / high)
-            for x, b, r, y in boxes
-            if r > x
-        ]
-        return _lines(shares)
+        return _lines(_boxes(document, number, quote))
     finally:
         document.close()
 
 
+def is_seen(path: Path, number: int, quote: str) -> bool:
+    """Whether somebody who looks at the page sees it: text may be white, covered, cut off, or too small for any eye."""
+    import pypdfium2
+
+    document: Any = pypdfium2.PdfDocument(path)
+    try:
+        page = document[number]
+        if page.get_rotation():
+            return True  # its boxes lie elsewhere than its picture has them
+        drawn = page.render(scale=_scale(page, 2.0), grayscale=True).to_pil()
+        boxes = _boxes(document, number, quote)
+        return bool(boxes) and all(_has_ink(drawn, box) for box in boxes)
+    finally:
+        document.close()
+
+
+def _has_ink(drawn: Any, box: Box) -> bool:
+    wide, high = drawn.size
+    left, top, right, bottom = box[0] * wide, box[1] * high, box[2] * wide, box[3] * high
+    if min(box) < 0 or max(box) > 1 or bottom - top < 1:
+        return False
+    darkest, brightest = drawn.crop((int(left), int(top), int(right) + 1, int(bottom) + 1)).getextrema()
+    return brightest - darkest >= LEAST_CONTRAST
+
+
+def _boxes(document: Any, number: int, quote: str) -> list[Box]:
+    """Of every letter of a quote that is printed."""
+    page = document[number]
+    content = page.get_textpage()
+    read, places = _read(content)
+    found = quotes.find(quote, read, 1)
+    if not found:
+        rest = quotes.find(quote, [read, next_page(document, number + 1)], 1)
+        found = [one for one in rest if one.page == 1]
+    if not found:
+        return []
+    wide, high = page.get_size()
+    left, bottom, _, _ = page.get_bbox()
+    written = content.get_text_range()
+    printed = [at for at in sorted(set(places[found[0].offset : found[0].end])) if not written[at].isspace()]
+    boxes = [content.get_charbox(at) for at in printed]
+    return [
+        ((x - left) / wide, 1 - (y - bottom) / high, (r - left) / wide, 1 - (b - bottom) / high) for x, b, r, y in boxes if r > x
+    ]
+
+
 def next_page(document: Any, number: int) -> str:
-    return spelt_out(document[number].get_textpage().get_text_range())[0] if number < len(document) else ""
+    return _read(document[number].get_textpage())[0] if number < len(document) else ""
 
 
-def _lines(boxes: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
+def _scale(page: Any, wanted: float) -> float:
+    """As large as it may be: a page of a hundred square metres is drawn small."""
+    wide, high = page.get_size()
+    return min(wanted, (MOST_PIXELS / max(1.0, wide * high)) ** 0.5)
+
+
+def _lines(boxes: list[Box]) -> list[Box]:
     """Boxes of letters, as boxes of lines."""
-    made: list[tuple[float, float, float, float]] = []
+    made: list[Box] = []
     for left, top, right, bottom in boxes:
         last = made[-1] if made else None
         middle = (top + bottom) / 2
@@ -225,7 +304,7 @@ def picture(path: Path, number: int, scale: float = 2.0, colours: int = 0) -> by
     try:
         page = document[number]
         drawn = BytesIO()
-        image = page.render(scale=scale).to_pil()
+        image = page.render(scale=_scale(page, scale)).to_pil()
         (image.convert("RGB").quantize(colours) if colours else image).save(drawn, "PNG", optimize=bool(colours))
         return drawn.getvalue()
     finally:

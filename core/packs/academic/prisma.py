@@ -34,6 +34,8 @@ class Flow(Struct, frozen=True):
             "included": (self.included, self.assessed - sum(count for _, count in self.excluded)),
         }
         wrong = [f"{name} is {said}, and {left} are left" for name, (said, left) in sums.items() if said != left or said < 0]
+        if not 0 <= self.duplicates <= self.identified:
+            wrong.append(f"duplicates are {self.duplicates} of {self.identified}")
         if wrong:
             raise StrataError("BAD_FLOW", f"the numbers of the flow do not add up: {'; '.join(wrong)}", "", final=True)
         return self

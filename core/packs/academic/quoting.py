@@ -19,31 +19,7 @@ from packs.academic import sanitising
 MOST_WORDS = 35
 FEWEST_WORDS = 4  # fewer say nothing that could be looked up
 _CLOSE = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0002ffff]")  # scripts without spaces
-_DOI = re.compile(r"\b10\.\d{4,9}/[^\s\"'<>]+[^\s\"'<>.,;)]", re.I)
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_TENS = {
-    "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90",
-    "hundred": "00", "thousand": "000", "million": "000000",
-}  # fmt: skip
-_UPPER = "".join(c for n in range(0x41, 0x250) if (c := chr(n)).isupper())  # Latin, with all its marks
-_NAME = re.compile(rf"(?<=[^\W\d_{_UPPER}] |[,;:(] )[{_UPPER}][\w'’-]+(?:\s+[{_UPPER}][\w'’-]+)*|(?<=[(\[])[{_UPPER}][\w'’-]+")
-# A word that begins a sentence has a capital anyway: it is a name where it does something, or where somebody stands behind it.
-_VERBS = (
-    "agree|argue|claim|conclude|confirm|find|found|measure|observe|propose|replicate|report|say|said|show|studie|study|suggest|"
-    "write|wrote"
-)
-_FIRST = re.compile(
-    rf"(?:^|[.!?:;(]\s*)([{_UPPER}][\w'’-]+)"
-    rf"(?=['’]s\b|,? et al\b|,? (?:and|&) [{_UPPER}]| [{_UPPER}][^\W\d_{_UPPER}]|,? \(?(?:19|20)\d\d\b"
-    rf"| (?:{_VERBS})(?:d|ed|s|es)?\b)"
-)
-_ANYBODY = frozenset(
-    (
-        "the", "a", "an", "it", "its", "this", "these", "those", "they", "we", "he", "she", "authors", "author", "researchers",
-        "results", "result", "findings", "data", "both", "one", "two", "three", "participants", "residents", "people", "analysis",
-        "analyses", "evidence", "nobody", "everybody", "another", "such", "others", "simulations", "measurements",
-    )
-)  # fmt: skip
+LONG_WORD = 40  # letters: what is longer is several, of ten each
 
 
 class Paper(Struct, frozen=True):
@@ -108,26 +84,9 @@ def wrong(text: str, page: int, paper: Paper | None, source_id: str) -> str:
 
 
 def words_of(text: str) -> int:
-    """How many: where a script puts no spaces between words, two signs are one."""
-    return len(_CLOSE.sub(" ", text).split()) + (len(_CLOSE.findall(text)) + 1) // 2
-
-
-def invented(annotation: str, paper: Paper) -> list[str]:
-    """Numbers, names and DOIs of an annotation that the paper does not have."""
-    whole = " ".join((*paper.pages, paper.title, *paper.authors, str(paper.year or ""), paper.doi or "", paper.venue or ""))
-    known = quotes.normalise(whole).text.replace(quotes.BREAK, "")
-    plain = known.lower()
-    numbers = set(_NUMBER.findall(known))
-    dois = {d.lower() for d in _DOI.findall(annotation)}
-    rest = _DOI.sub(" ", annotation)
-    found = [d for d in dois if d not in plain]
-    found += [n for n in _NUMBER.findall(rest) if n not in numbers]
-    said = {word for word in _TENS if re.search(rf"\b{word}\b", rest.lower())}
-    found += sorted(word for word in said if word not in plain and not any(n.endswith(_TENS[word]) for n in numbers))
-    names = {word for phrase in _NAME.findall(rest) for word in phrase.split()}
-    names |= {word for word in _FIRST.findall(rest) if word.lower() not in _ANYBODY}
-    found += sorted(name for name in names if name.lower().removesuffix("'s").removesuffix("’s") not in plain)
-    return list(dict.fromkeys(found))
+    """How many: where a script puts no spaces between words, two signs are one; and what is longer than any word is several."""
+    words = [w for w in _CLOSE.sub(" ", text).split() if any(c.isalnum() for c in w)]
+    return sum(len(w) // 10 if len(w) > LONG_WORD else 1 for w in words) + (len(_CLOSE.findall(text)) + 1) // 2
 
 
 def number(kept: Sequence[Json], first: int = 1) -> list[Json]:

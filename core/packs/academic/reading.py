@@ -13,7 +13,7 @@ from lib.contract import Json, StrataError
 from lib.disk import files, records
 from lib.web.door import Door, Page
 
-from packs.academic import pdfs, quoting, sanitising, steps
+from packs.academic import annotating, pdfs, quoting, sanitising, steps
 from packs.academic.at import At
 from packs.academic.quoting import Paper, Rejected
 from packs.academic.records import candidates
@@ -160,6 +160,7 @@ def quotes(at: At) -> Json:
     read: list[Json] = at.given("papers")["papers"]
     withdrawn: Json = at.given("retracted")["retracted"]
     folder, roster = at.roster("extracted")
+    files_of = {d["id"]: d["filename"] for d in at.folder.take("downloads", 5)["downloads"]}
     kept: list[Json] = []
     rejected: list[Rejected] = []
     annotations: dict[str, str | None] = {}
@@ -172,6 +173,8 @@ def quotes(at: At) -> Json:
             continue
         made = files.read_json(folder / one.outputs["data"])
         good, bad = quoting.sort_out(made["quotes"], papers.get(source), source)
+        good, unseen = _seen(at, good, papers[source], files_of) if source in papers else (good, [])
+        bad += unseen
         kept, rejected = kept + [_noted(at, q, papers.get(source)) for q in good], rejected + bad
         annotations[source] = _annotation(at, made.get("annotation"), papers.get(source))
     if roster.entries and len(failed) == len(roster.entries):
@@ -195,9 +198,19 @@ def quotes(at: At) -> Json:
     return at.done(f"{len(kept)} quotes stand, {len(rejected)} were rejected")
 
 
+def _seen(at: At, good: list[Json], paper: Paper, names: dict[str, str]) -> tuple[list[Json], list[Rejected]]:
+    """What nobody sees on the page does not stand there, whatever the file says; of a scanned page all is seen."""
+    path = at.folder.root / "downloads" / names[paper.source_id]
+    hidden = [one for one in good if not paper.ocr and not pdfs.is_seen(path, one["page"] - 1, one["quote"])]
+    why = "the file has it, and nobody who looks at the page sees it"
+    return [one for one in good if one not in hidden], [
+        Rejected(paper.source_id, one["page"], one["quote"], why) for one in hidden
+    ]
+
+
 def _noted(at: At, one: Json, paper: Paper | None) -> Json:
     """A quote, with what is said about it only as far as the paper has it."""
-    if paper and one.get("note") and (found := quoting.invented(one["note"], paper)):
+    if paper and one.get("note") and (found := annotating.invented(one["note"], paper)):
         at.warn(5, f"{paper.source_id}: a note is not used: the paper does not have {', '.join(found[:5])}")
         return one | {"note": None}
     return one
@@ -207,7 +220,7 @@ def _annotation(at: At, said: str | None, paper: Paper | None) -> str | None:
     """What an agent says about a paper, unless it says what the paper does not."""
     if not said or not paper:
         return None
-    if found := quoting.invented(said, paper):
+    if found := annotating.invented(said, paper):
         at.warn(5, f"{paper.source_id}: its annotation is not used: the paper does not have {', '.join(found[:5])}")
         return None
     return said

@@ -39,20 +39,21 @@ DIALECTS = {
     d.name: d
     for d in (
         Dialect("generic", example='(wiki OR "knowledge base") AND maintenance NOT game'),
-        Dialect("ieee", near=r"O?NEAR/\d+", prefix=r'"(?:All Metadata|Document Title|Abstract|Author Keywords|Index Terms|Authors|Publication Title)":',
+        Dialect("ieee", near=r"O?NEAR/\d+", prefix=r'"(?:All Metadata|Document Title|Abstract|Author Keywords|Index Terms|IEEE Terms|Authors|Author Affiliations|Publication Title|Publication Year|Full Text & Metadata|Full Text Only|DOI|ISSN|ISBN)":',
                 example='("All Metadata":wiki OR "Abstract":"knowledge base") AND maintenance'),
         Dialect("acm", prefix=r"(?:Title|Abstract|Keyword|AllField|Fulltext|Author):", example='Title:(wiki OR "knowledge base") AND AllField:maintenance'),
         Dialect("scopus", not_="AND NOT", near=r"(?:W|PRE)/\d+", prefix=r"(?:TITLE-ABS-KEY|TITLE-ABS|TITLE|ABS|KEY|AUTH|SRCTITLE|ALL|DOI|LANGUAGE)(?=\()", first_not=False,
                 example='TITLE-ABS-KEY((wiki OR "knowledge base") AND maintenance AND NOT game)'),
-        Dialect("wos", near=r"NEAR(?:/\d+)?|SAME", prefix=r"(?:TS|TI|AB|AK|AU|SO|PY|DO|ALL)=", first_not=False, example='TS=((wiki OR "knowledge base") AND maintenance NOT game)'),
-        Dialect("pubmed", tags=("Title", "Title/Abstract", "tiab", "ti", "ab", "MeSH Terms", "mh", "MeSH Major Topic", "majr", "All Fields", "tw", "Author", "au", "Journal", "ta", "pt", "Publication Type", "dp", "la"),
+        Dialect("wos", near=r"NEAR(?:/\d+)?|SAME", prefix=r"(?i:TS|TI|AB|AK|KP|AU|SO|PY|DO|DT|LA|WC|SU|OG|ALL)\s*=\s*", first_not=False, example='TS=((wiki OR "knowledge base") AND maintenance NOT game)'),
+        Dialect("pubmed", tags=("Title", "Title/Abstract", "tiab", "ti", "ab", "MeSH Terms", "mh", "MeSH Major Topic", "majr", "All Fields", "tw", "Author", "au", "Journal", "ta", "pt", "Publication Type", "dp", "la", "mesh", "Mesh:NoExp", "Text Word", "pdat", "Date - Publication", "Filter", "sb", "Affiliation", "ad", "Language", "doi"),
                 first_not=False, example='(wiki[Title/Abstract] OR "knowledge base"[MeSH Terms]) AND maintenance'),
-        Dialect("arxiv", not_="ANDNOT", prefix=r"(?:ti|au|abs|co|jr|cat|rn|all):", wildcard=False, first_not=False, example='abs:wiki AND (ti:"knowledge base" OR all:maintenance)'),
+        Dialect("arxiv", not_="ANDNOT", prefix=r"(?:ti|au|abs|co|jr|cat|rn|id|all):(?=\S)", wildcard=False, first_not=False, example='abs:wiki AND (ti:"knowledge base" OR all:maintenance)'),
         Dialect("openalex", wildcard=False, example='(wiki OR "knowledge base") AND maintenance NOT game'),
         Dialect("crossref", operators=False, phrases=False, groups=False, wildcard=False, example="wiki knowledge base maintenance"),
         Dialect("semantic_scholar", and_="+", or_="|", not_="-", example='(wiki | "knowledge base") + maintenance -game'),
     )
 }  # fmt: skip
+MOST_TOKENS = 300
 _PLAIN_OPERATORS = ("AND", "OR", "NOT", "ANDNOT")
 
 
@@ -73,6 +74,8 @@ def parse(query: str, dialect: str) -> Node:
         raise Broken("it is empty")
     if not rules.operators:
         return Node("and", parts=tuple(Node("word", t.text) for t in tokens))
+    if len(tokens) > MOST_TOKENS:
+        raise Broken(f"it has {len(tokens)} words and signs, and at most {MOST_TOKENS} are read")
     reader = _Reader(tokens, rules)
     tree = reader.query()
     if reader.peek():
@@ -165,7 +168,9 @@ def _checked(word: str, rules: Dialect) -> str:
     field = re.match(r"([A-Za-z-]{2,}):\S", word)
     if field and rules.name not in ("crossref",) and not word.startswith(("http:", "https:")):
         raise Broken(f"{field[1]}: is no field there")
-    if "=" in word:
+    if rules.operators and ("&&" in word or "||" in word or any(mark in word for mark in "“”„")):
+        raise Broken(f"{word}: operators are words there, and quotation marks are straight")
+    if "=" in word and rules.operators:
         raise Broken(f"{word}: there are no fields of that form there")
     return word
 
@@ -223,6 +228,8 @@ class _Reader:
                 parts.append(self.side())
             elif kind == "not":
                 self.take()
+                if self.peek() == "not":
+                    raise Broken(f"{self.rules.not_} stands twice")
                 parts.append(Node("not", parts=(self.side(),)))
             else:
                 parts.append(self.side())  # side by side: both
@@ -234,6 +241,8 @@ class _Reader:
             raise Broken("it ends with an operator" if self.at else "it is empty")
         if kind == "not" and self.rules.first_not:
             self.take()
+            if self.peek() == "not":
+                raise Broken(f"{self.rules.not_} stands twice")
             return Node("not", parts=(self.side(),))
         if kind in ("and", "or", "near", "not"):
             before = "begins with" if self.at == 0 else f"has {self.tokens[self.at - 1].text} and then"
@@ -244,6 +253,8 @@ class _Reader:
             raise Broken("parentheses with nothing in them, or one too many")
         token = self.take()
         if token.kind == "field":
+            if self.peek() == "field":
+                raise Broken(f"{token.text} and {self.tokens[self.at].text} stand side by side")
             return Node("field", token.text.rstrip(":=("), (self.side(),))
         node = Node(token.kind, token.text)
         if token.kind == "open":

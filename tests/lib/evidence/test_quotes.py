@@ -103,3 +103,57 @@ def test_what_counts_as_the_same(quote: str, source: str, count: int) -> None:
 
 def test_text_for_reading_has_its_words_in_one_piece() -> None:
     assert rejoined("exam\u0002\nple of soft\u00adness and a well-\nknown") == "example of softness and a well-\nknown"
+
+
+CUT = [  # what is quoted, and what stands there: the rest of the word or of the number would have said something else
+    ("significant effect of the trees", "a non-significant effect of the trees"),
+    ("20 residents said that they", "about 10–20 residents said that they"),
+    ("the number of residents was 10", "the number of residents was 10–20"),
+    ("5 of the residents slept", "about 1/5 of the residents slept"),
+    ("the share of trees is 1", "the share of trees is 1/5"),
+    ("the effect size was 0", "the effect size was 0·5 kelvin"),
+    ("5 kelvin was the effect size", "was .5 kelvin was the effect size"),
+    ("5 kelvin was the effect size", "it was ±5 kelvin was the effect size"),
+    ("5 kelvin was the effect size", "it was − 5 kelvin was the effect size"),
+    ("5 kelvin was the effect", "was -\n5 kelvin was the effect"),
+    ("5 kelvin was the effect", "was \u00ad5 kelvin was the effect"),
+    ("there were in total 1", "there were in total 1 234 567 people"),
+    ("000 people were seen there", "about 10 000 people were seen there"),
+    ("the share was p = 1", "the share was p = 1×10⁻⁵"),
+    ("cooler by 0.4", "cooler by 0.4^3 kelvin"),
+    ("in the end it was 64", "in the end it was 64% of them"),
+    ("the effect of trees isn", "the effect of trees isn't real"),
+    ("it was measured at 5", "it was measured at 5:30 in the morning"),
+    ("p and q are true here", "¬p and q are true here"),
+    ("slept in COVID19 wards", "slept in COVID\ufffe19 wards"),
+    ("The the-\nrapist said", "The therapist said"),
+    ("The the\ue000rapist said", "The the rapist said"),
+]
+
+
+@pytest.mark.parametrize(("quote", "text"), CUT)
+def test_what_was_cut_out_of_a_word_a_compound_or_a_number_does_not_stand_there(quote: str, text: str) -> None:
+    assert find(quote, text) == []
+
+
+def test_the_last_number_of_a_page_and_the_first_of_the_next_are_two() -> None:
+    assert find("it cost 1 5 dollars", ["it cost 1", "5 dollars"]) == []
+    assert find("it cost much 5 dollars", ["it cost much", "5 dollars"])
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("slept in COVID-19 wards", "slept in COVID-\n19 wards"),
+        ("slept in COVID-19 wards", "slept in COVID\ufffe19 wards"),
+        ("between 10-20 people", "between 10-\n20 people"),
+        ("a well-known effect", "a well\ufffeknown effect"),
+        ("a variation of it", "a varia\ufffetion of it"),
+        ('the "effect" isn\'t', "the “effect” isn’t"),
+        ("In 2020 we saw", "In 2020 we saw 300 people"),
+        ("300 people came to us", "In 2020 people said 300 people came to us"),
+        ("trees are good", "Some say—trees are good—and mean it"),
+    ],
+)
+def test_what_a_reader_takes_for_the_same_is_found(quote: str, text: str) -> None:
+    assert find(quote, text)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pikepdf
 import pytest
 from lib.contract import StrataError
-from packs.academic import pdfs, quoting
+from packs.academic import annotating, pdfs, quoting
 from packs.academic.quoting import Paper
+from reportlab.lib.pagesizes import A4
+from reportlab.pdfgen import canvas
 from scripted_model.academic_producers import LINES, PROGRAMS, reportlab
 
 
@@ -177,8 +179,8 @@ def test_a_rejected_quote_comes_with_the_passage_that_was_probably_meant(tmp_pat
 
 def test_an_annotation_says_no_number_name_or_doi_that_the_paper_does_not_have():
     paper = Paper("C0001", (" ".join(LINES),), "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
-    assert quoting.invented("In 2021 Example followed a company wiki (10.5555/strata.1).", paper) == []
-    lied = quoting.invented("Later work by Miller over 17 years, such as 10.1000/fake.9, agrees.", paper)
+    assert annotating.invented("In 2021 Example followed a company wiki (10.5555/strata.1).", paper) == []
+    lied = annotating.invented("Later work by Miller over 17 years, such as 10.1000/fake.9, agrees.", paper)
     assert lied == ["10.1000/fake.9", "17", "Miller"]
 
 
@@ -196,8 +198,166 @@ def test_an_annotation_says_no_number_name_or_doi_that_the_paper_does_not_have()
 )
 def test_an_author_nobody_knows_is_found_out_wherever_a_sentence_names_one(said):
     paper = Paper("C0001", (" ".join(LINES),), "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
-    assert "Miller" in quoting.invented(said, paper)
-    assert quoting.invented(said.replace("Miller", "Example").replace("Jones", "Ada").replace("Anna", "Ada"), paper) == []
+    assert "Miller" in annotating.invented(said, paper)
+    assert annotating.invented(said.replace("Miller", "Example").replace("Jones", "Ada").replace("Anna", "Ada"), paper) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("The work of Ros supports this.", "Ros"),
+        ("\nMiller shows this.", "Miller"),
+        ("- Chen says so.", "Chen"),
+        ("Oslo was cooler.", "Oslo"),
+        ("It is said that NASA funded it.", "NASA"),
+        ("Unlike what Østergaard and Çelik showed, it was cool.", "Østergaard"),
+        ("It was (see Žižek) cool.", "Žižek"),
+        ("miller et al. found the same.", "miller"),
+        ("See 10.5555/strata for it.", "10.5555/strata"),
+        ("See https://evil.example/x for it.", "https://evil.example/x"),
+        ("Ninety percent agreed.", "ninety"),
+        ("It was so in 14% of them.", "14 per cent"),
+        ("It took seventeen weeks.", "seventeen"),
+    ],
+)
+def test_what_an_annotation_invented_once_and_got_away_with(said, what):
+    pages = (" ".join(LINES) + " It took 14 weeks with Rosen and Rosenberg.",)
+    paper = Paper("C0001", pages, "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
+    assert what in annotating.invented(said, paper)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "In Section 3 the paper reports it, see Fig. 2.",
+        "It follows pages over 4 years.",
+        "In contrast, However, it is so.",
+        "A study of wikis in English.",
+        "Studies show that pages were wrong, in the EU too.",
+        "Two teams shared a page.",
+    ],
+)
+def test_what_an_honest_annotation_may_say(said):
+    paper = Paper("C0001", (" ".join(LINES),), "On owners", ("Ada Example",), 2021, "10.5555/strata.1")
+    assert annotating.invented(said, paper) == []
+
+
+def test_a_power_and_the_mark_of_a_note_are_no_part_of_the_number(tmp_path):
+    path = tmp_path / "raised.pdf"
+    drawn = canvas.Canvas(str(path), pagesize=A4)
+    for height, before, raised, after in (
+        (700, "Nights were cooler by 0.4", "3", " kelvin on the average."),
+        (650, "The town had a total of 10", "5", " people in it."),
+    ):
+        text = drawn.beginText(60, height)
+        text.setFont("Helvetica", 11)
+        text.textOut(before)
+        text.setRise(5)
+        text.setFont("Helvetica", 7)
+        text.textOut(raised)
+        text.setRise(0)
+        text.setFont("Helvetica", 11)
+        text.textOut(after)
+        drawn.drawText(text)
+    drawn.save()
+    paper = Paper("C0001", pdfs.text(path).pages)
+    assert quoting.wrong("Nights were cooler by 0.43 kelvin on the average.", 1, paper, "C0001")
+    assert quoting.wrong("The town had a total of 105 people in it.", 1, paper, "C0001")
+    assert not quoting.wrong("Nights were cooler by 0.4^3 kelvin on the average.", 1, paper, "C0001")
+    assert pdfs.marks(path, 0, "a total of 10^5 people in it")
+
+
+SAID = "Trees cool the night by five kelvin everywhere."
+
+
+def hidden(path, how):
+    drawn = canvas.Canvas(str(path), pagesize=A4)
+    drawn.drawString(60, 780, "An ordinary page of a paper that says nothing of the kind at all.")
+    place, size = (60, 700), 11.0
+    if how == "white":
+        drawn.setFillColorRGB(1, 1, 1)
+    elif how == "off the page":
+        place = (60, -300)
+    elif how == "tiny":
+        size = 0.01
+    elif how == "clipped away":
+        clip = drawn.beginPath()
+        clip.rect(400, 100, 10, 10)
+        drawn.clipPath(clip, stroke=0)
+    text = drawn.beginText(*place)
+    text.setFont("Helvetica", size)
+    text.setTextRenderMode(3 if how == "invisible" else 0)
+    text.textOut(SAID)
+    drawn.drawText(text)
+    if how == "covered":
+        drawn.setFillColorRGB(1, 1, 1)
+        drawn.rect(0, 650, 600, 100, stroke=0, fill=1)
+    drawn.save()
+    return path
+
+
+@pytest.mark.parametrize("how", ["white", "off the page", "tiny", "clipped away", "invisible", "covered"])
+def test_what_nobody_sees_on_a_page_is_no_quote(how, tmp_path):
+    assert not pdfs.is_seen(hidden(tmp_path / "a.pdf", how), 0, SAID)
+    assert pdfs.is_seen(hidden(tmp_path / "b.pdf", "plain"), 0, SAID)
+
+
+def many(pdf):
+    pdf.Root.X = pikepdf.Array([pikepdf.Dictionary(a=1) for _ in range(10_050)])
+    javascript(pdf)
+
+
+def attached(pdf):
+    stream = pdf.make_stream(b"MZ")
+    spec = pikepdf.Dictionary(F="a.exe", EF=pikepdf.Dictionary(F=stream))
+    note = pikepdf.Dictionary(Type=pikepdf.Name.Annot, Subtype=pikepdf.Name.FileAttachment, Rect=[0, 0, 9, 9], FS=spec)
+    pdf.pages[0].Annots = pikepdf.Array([note])
+
+
+def chained(pdf):
+    links = [pikepdf.Dictionary(S=pikepdf.Name.URI, URI="https://x.example") for _ in range(10_050)]
+    script = pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS="app.alert(1)")
+    pdf.Root.OpenAction = pikepdf.Dictionary(S=pikepdf.Name.GoTo, D="a", Next=pikepdf.Array([script, *links]))
+
+
+@pytest.mark.parametrize("how", [many, attached, chained])
+def test_what_was_taken_for_harmless_once_is_refused(how, tmp_path):
+    with pytest.raises(StrataError) as refused:
+        pdfs.look(crafted(tmp_path / "a.pdf", how))
+    assert refused.value.code == "UNSAFE_PDF"
+
+
+def font_called_js(pdf):
+    fonts = pdf.pages[0].Resources.Font
+    fonts["/JS"] = next(iter(fonts.values()))
+
+
+def no_files(pdf):
+    pdf.Root.Names = pikepdf.Dictionary(EmbeddedFiles=pikepdf.Dictionary(Names=pikepdf.Array()))
+
+
+@pytest.mark.parametrize("how", [font_called_js, no_files])
+def test_a_harmless_file_is_not_refused(how, tmp_path):
+    assert pdfs.look(crafted(tmp_path / "a.pdf", how)).pages == 1
+
+
+def test_a_page_that_cannot_be_read_and_a_page_of_a_square_mile_end_nothing_but_themselves(tmp_path):
+    def odd(pdf):
+        pdf.pages[0].Type = pikepdf.Name.Foo
+
+    with pytest.raises(StrataError):
+        pdfs.text(crafted(tmp_path / "odd.pdf", odd))
+    huge = tmp_path / "huge.pdf"
+    drawn = canvas.Canvas(str(huge), pagesize=(14_400, 14_400))
+    drawn.drawString(60, 700, SAID)
+    drawn.save()
+    assert len(pdfs.picture(huge, 0, 1.6, colours=16)) > 100
+
+
+def test_word_limits_hold_whatever_a_word_is():
+    assert quoting.words_of(". . . . — —") == 0
+    assert quoting.words_of("w/" * 300) > quoting.MOST_WORDS
+    assert 4 <= quoting.words_of("街道树木可以使夜晚更凉爽") <= 8
 
 
 def test_an_honest_annotation_is_not_thrown_away():
@@ -205,4 +365,4 @@ def test_an_honest_annotation_is_not_thrown_away():
     honest = (
         "Authors report on a wiki. However, it says nothing of costs. Although small, it is useful; Reviews kept pages correct."
     )
-    assert quoting.invented(honest, paper) == []
+    assert annotating.invented(honest, paper) == []
