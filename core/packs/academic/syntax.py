@@ -170,6 +170,8 @@ def _checked(word: str, rules: Dialect) -> str:
         raise Broken(f"{field[1]}: is no field there")
     if rules.operators and ("&&" in word or "||" in word or any(mark in word for mark in "“”„")):
         raise Broken(f"{word}: operators are words there, and quotation marks are straight")
+    if rules.operators and word.endswith(":"):
+        raise Broken(f"{word} stands before nothing")
     if "=" in word and rules.operators:
         raise Broken(f"{word}: there are no fields of that form there")
     return word

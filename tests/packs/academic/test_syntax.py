@@ -67,3 +67,32 @@ def test_a_generic_query_becomes_one_that_the_database_parses_and_asks_for_the_s
     else:
         assert syntax.problem(translated, dialect) == ""
         assert terms(syntax.parse(translated, dialect)) == before
+
+
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if DIALECTS[name].operators])
+def test_or_with_not_is_refused_and_never_turned_round(dialect):
+    with pytest.raises(syntax.Broken, match="OR with NOT"):
+        syntax.translate("cooling OR NOT heating", dialect)
+    with pytest.raises(syntax.Broken):
+        syntax.translate("(a OR (NOT b)) AND c", dialect)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "query"),
+    [
+        ("ieee", '"Publication Year":2020 AND "IEEE Terms":trees'), ("pubmed", "trees[mesh] AND 2020[pdat] AND x[Text Word]"),
+        ("wos", "TS = (trees) AND la=English"), ("arxiv", "id:2501.00001 OR all:trees"), ("crossref", "does e=mc2 cool trees"),
+    ],
+)  # fmt: skip
+def test_what_a_database_reads_is_accepted(dialect, query):
+    assert syntax.problem(query, dialect) == ""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "query"),
+    [("arxiv", "ti:ti:x"), ("arxiv", "ti: x"), ("generic", "NOT NOT a"), ("generic", "a NOT NOT b"), ("generic", "“a AND b"), ("generic", "a && b"),
+     ("generic", "(" * 3000 + "a" + ")" * 3000)],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_what_no_database_reads_is_refused(dialect, query):
+    assert syntax.problem(query, dialect)
