@@ -14,16 +14,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from lib import cli
-from lib.attempt import executor
-from lib.attempt.verdicts import Verdict
 from lib.cli import Call, Tool
 from lib.contract import Json
-from lib.plan.task import Task
-from packs.academic import reading, writing
-from packs.academic.at import At, Step, carry_out
+from packs.academic import at, reading, writing
+from packs.academic.at import Step
 
 TOOL = Tool(
     "academic_paper",
@@ -40,20 +36,11 @@ STEPS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(STEPS))
-    parser.add_argument("run", help="the folder of the run")
-    executor.arguments(parser)
+    at.arguments(parser, STEPS)
 
 
 def main(call: Call) -> Json:
-    action, run = call.options.action, call.options.run
-
-    def work(task: Task, out: Path) -> Json | Verdict:
-        return carry_out(At(call, task, out, run), STEPS[action])
-
-    return executor.run_function(
-        call, f"academic-{action}", executor.read_task(call, Task(action=action.upper(), target=run)), work
-    )
+    return at.run_step(call, STEPS)
 
 
 if __name__ == "__main__":

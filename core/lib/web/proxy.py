@@ -40,7 +40,13 @@ def served(door: Door) -> Generator[str]:
             except (OSError, ValueError):
                 return  # one side has hung up, or what came is no HTTP: the browser says what it makes of it
 
-    server = Server(("127.0.0.1", 0), Handler)
+    with running(Server(("127.0.0.1", 0), Handler)) as address:
+        yield address
+
+
+@contextmanager
+def running(server: socketserver.TCPServer) -> Generator[str]:
+    """Its address, as long as it is wanted."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lib.attempt import executor
 from lib.attempt.verdicts import Verdict
 from lib.contract import AsksPerson, Json, StrataError
 from lib.disk import files
@@ -83,6 +85,24 @@ class Step(Struct, frozen=True):
     who: str
     work: Callable[[At], Json]
     item: str = ""  # the field of the item that names it
+
+
+def arguments(parser: argparse.ArgumentParser, steps: dict[str, Step]) -> None:
+    parser.add_argument("action", choices=tuple(steps))
+    parser.add_argument("run", help="the folder of the run")
+    executor.arguments(parser)
+
+
+def run_step(call: Call, steps: dict[str, Step]) -> Json:
+    """The whole of a tool that does one of these steps."""
+    action, run = call.options.action, call.options.run
+
+    def work(task: Task, out: Path) -> Json | Verdict:
+        return carry_out(At(call, task, out, run), steps[action])
+
+    return executor.run_function(
+        call, f"academic-{action}", executor.read_task(call, Task(action=action.upper(), target=run)), work
+    )
 
 
 def carry_out(at: At, step: Step) -> Json | Verdict:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from lib.contract import Json, StrataError
-from lib.web import manners
+from lib.web import manners, proxy
 from lib.web.door import FINAL, Door
 from msgspec import Struct
 from msgspec.structs import replace
@@ -100,15 +99,8 @@ def _served(gateway: Gateway) -> Generator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """The evidence says it."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with proxy.running(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as url:
+        yield url
 
 
 def search(door: Door, name: str, service: Service, asked: Asked) -> Answer:
