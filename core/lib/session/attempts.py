@@ -17,6 +17,7 @@ from lib.session.outcome import VERSION, Begun, FileChange, Left, Outcome
 from lib.session.step import Step
 
 AGAIN = "again.json"  # which steps a person asked for again
+ANSWER = "answer.json"  # beside the attempts of a step: what a person answered to what it asked
 OUTCOME = "outcome.json"
 MERGED = "merged.json"  # beside the attempts of a step that worked in a worktree: what came back from there
 NOT_STEPS = {"workspace", "worktrees", "lost-worktrees", "artifacts"}  # folders of a session that hold work, not its record

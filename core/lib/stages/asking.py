@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from lib.contract import ExitCode, Json
 from lib.disk import files, lenient, records
 from lib.session import attempts
+from lib.session.attempts import ANSWER
 from lib.session.documents import Manifest, Question, Waiting
 from lib.session.step import Step
 from lib.stages.results import StepResult
-
-ANSWER = "answer.json"  # beside the attempts of a step: what a person answered
 
 
 class Asked(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -70,8 +71,9 @@ def cut(words: str, limit: int) -> str:
 def read(path: Path, limit: int | None = None) -> str:
     """A file as text; its first `limit` bytes where it may be very large."""
     try:
-        with path.open("rb") as file:
-            return file.read(limit).decode("utf-8", "replace")
+        with open(path, "rb") as file:  # noqa: PTH123 - thousands of times for a page
+            size = os.fstat(file.fileno()).st_size  # asking for the whole limit would set all of it aside in memory
+            return file.read(size if limit is None else min(limit, size)).decode("utf-8", "replace")
     except OSError:
         return ""
 

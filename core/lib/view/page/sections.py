@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lib.contract import Json
 from lib.disk import lenient
 from lib.plan.params import in_words
 from lib.session import verified
+from lib.session.attempts import ANSWER
 from lib.session.documents import CheckResult, Decision, Fixes, Results
 from lib.view import terminal
 from lib.view.page.markup import anchor, badge, cut, date, e, folded, grade, heading, href, read, short, soft, table, tag
@@ -195,8 +197,8 @@ def decisions(seen: Scene) -> list[str]:
             said = f"{known.decision} by {known.by}, {known.when}" + (f": {known.why}" if known.why else "")
             mark = badge("success" if known.decision == "approve" else "failed", known.decision)
             parts.append(tag("p", mark, " ", e(known.question), " ", tag("span", e(said), cls="soft")))
-    for path in sorted(session.glob("**/stages/**/answer.json")):
-        told = lenient.read(path, _Answered)
+    for step in sorted({os.path.dirname(row.folder) for row in seen.root.every_row()}):  # noqa: PTH120 - one for each step
+        told = lenient.read(session / step / ANSWER, _Answered)
         if told.by:
             words = tag("code", e(short(json.dumps(told.answer, ensure_ascii=False), 300)))
             who = tag("span", e(f"by {told.by}, {told.at}"), cls="soft")
