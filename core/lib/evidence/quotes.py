@@ -22,6 +22,7 @@ _INVISIBLE = (
 # A word that goes on in the next line; and beside a digit, or before one, a hyphen that is more than a line's.
 _BROKEN = re.compile(
     rf"(?<=[^\W_])(?:[{_HYPHENS}][ \t]*\r?\n\s*|[\u0002\ufffe]|\u00ad(?=\d))(?=[^\W_])|(?<![^\W_])[\u00ad\u0002\ufffe](?=\d)"
+    rf"|(?<=[ \t])[{_HYPHENS}][ \t]*\r?\n\s*(?=\d)"
 )
 _MARKS = str.maketrans("\u2018\u2019\u201b\u201c\u201d\u201e\u201f", '\'\'\'""""')  # as they are typed
 _DASHES = "-\u2010\u2011\u2012\u2013"  # inside a compound or a range
@@ -141,7 +142,8 @@ def _of_a_number_before(before: str, digits: str) -> bool:
     """`before` is read backwards. A sign, a point, another group of the same number: 0.5, ±5, - 5, 10 000."""
     if not before:
         return False
-    if before[0] in _SIGNS or (before[0] == " " and before[1:2] and before[1] in _SIGNS):
+    apart = before[0] == " " and before[1:2] and before[1] in _SIGNS and before[1] not in _DASHES  # these begin lists, too
+    if before[0] in _SIGNS or apart:
         return True
     if before[0] in _INSIDE and (before[1:2].isdigit() or (before[0] == "." and not _word(before[1:2]))):
         return True

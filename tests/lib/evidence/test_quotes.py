@@ -152,6 +152,7 @@ def test_the_last_number_of_a_page_and_the_first_of_the_next_are_two() -> None:
         ('the "effect" isn\'t', "the “effect” isn’t"),
         ("In 2020 we saw", "In 2020 we saw 300 people"),
         ("300 people came to us", "In 2020 people said 300 people came to us"),
+        ("31 percent of the bill", "A heading\n- 31 percent of the bill belongs to nobody"),
         ("trees are good", "Some say—trees are good—and mean it"),
     ],
 )
