@@ -12,8 +12,8 @@ _WORDS = r"(?:API)?KEY|PAT|AUTH|PASS|PWD|COOKIE|JWT|DSN"  # as a word of the nam
 _NAME = re.compile(rf"(?:^|_)(?:{_WORDS})(?:_|$)|TOKEN(?!S)|SECRET|PASSW|PASSPHRASE|CREDENTIAL|APIKEY|PRIVATE_?KEY", re.I)
 _NO_SECRET = re.compile(r"_(?:SOCK|FILE|PATH|DIR|HELPER)$", re.I)  # where something is, not what it is
 _KEPT = rf"\1{REDACTED}"
-# What a secret looks like, behind the letters that it begins with: where these do not stand, nothing is looked for. One at a time,
-# because a pattern that begins with plain letters is found many times faster than a choice of all of them.
+# What a secret looks like, behind the letters that it begins with: where these do not stand, nothing is looked for. Each by
+# itself, because a pattern that begins with plain letters is found many times faster than a choice of all of them.
 _SHAPES = tuple(
     (mark, re.compile(pattern, re.S))
     for mark, pattern in (
