@@ -176,6 +176,12 @@ class Library:
             "primary_location": places | {"source": {"display_name": r["venue"]}},
             "best_oa_location": places if places["pdf_url"] else None,
             "abstract_inverted_index": inverted or None,
+            "biblio": {
+                "volume": r.get("volume"),
+                "issue": r.get("issue"),
+                "first_page": r.get("first"),
+                "last_page": r.get("last"),
+            },
         }
 
     def pdf_url(self, r: Record) -> str | None:
@@ -204,6 +210,7 @@ class Library:
             "container-title": [r["venue"]],
             "is-referenced-by-count": max(0, r["citations"] - 2),
             "type": "journal-article",
+            **({"volume": r["volume"], "issue": r["issue"], "page": f"{r['first']}-{r['last']}"} if r.get("volume") else {}),
             "abstract": f"<jats:p>{html.escape(r['abstract'] or '')}</jats:p>",
         }
         if r["retracted"]:

@@ -76,11 +76,12 @@ def paper(
 
 PAPERS = [
     paper(
-        "night", "Street Trees and Night-Time Air Temperature in Three Dense Districts", ["Mara Lindqvist", "Tomas Okafor"], 2024, 61, NIGHT
+        "night", "Street Trees and Night-Time Air Temperature in Three Dense Districts", ["Mara Lindqvist", "Tomas Okafor"], 2024, 61, NIGHT,
+        volume="12", issue="3", first="201", last="219",
     ),
     paper(
         "sleep", "Cooler Bedrooms: Street Trees and Sleep on Hot Nights", ["Inês Brandão-Weiß", "Olu Adeyemi"], 2023, 23, SLEEP,
-        venue="Annals of Invented Housing & Health",
+        venue="Annals of Invented Housing & Health", volume="7", issue="1", first="44", last="58",
     ),
     paper(
         "limits", "When Shade Traps Heat: Limits of Street Trees in Narrow Canyons", ["Jørgen Ødegård", "Ana-Lucía Peña"], 2025, 4, LIMITS,

@@ -128,6 +128,9 @@ def _fields(one: Entry) -> dict[str, str]:
         "title": f"{{{_escaped(paper.title)}}}",  # as it is: no style changes its capitals
         "year": str(paper.year or ""),
         _PLACE[one.type]: _escaped(paper.venue or ""),
+        "volume": _escaped(paper.volume or ""),
+        "number": _escaped(paper.issue or ""),
+        "pages": _escaped(paper.pages or "").replace("–", "--"),
         "doi": paper.doi or "",
         "url": paper.url or "",
     }
@@ -170,7 +173,12 @@ def csl(listed: Sequence[Entry], style: str) -> list[str]:
         for one in listed:
             made.register(Citation([CitationItem(one.key.lower())]))
         made.sort()
-        return [re.sub(r"^(\[\d+\])(?=\S)", r"\1 ", " ".join(str(entry).split())) for entry in made.bibliography()]
+        return [_said(str(entry)) for entry in made.bibliography()]
+
+
+def _said(entry: str) -> str:
+    """As it is printed. A style that takes a missing volume for a paper to come says what nobody has said."""
+    return re.sub(r"^(\[\d+\])(?=\S)", r"\1 ", " ".join(entry.split())).replace(", ahead of print", "")
 
 
 def _csl(one: Entry) -> Json:
@@ -183,6 +191,8 @@ def _csl(one: Entry) -> Json:
     )
     made |= {"issued": {"date-parts": [[paper.year]]}} if paper.year else {}
     made |= {"container-title": paper.venue} if paper.venue else {}
+    printed = {"volume": paper.volume, "issue": paper.issue, "page": paper.pages}
+    made |= {name: value for name, value in printed.items() if value}
     return made | ({"DOI": paper.doi} if paper.doi else {}) | ({"URL": paper.url} if paper.url and not paper.doi else {})
 
 

@@ -66,6 +66,9 @@ def candidate(record: Json, database: str, query: str) -> Candidate | None:
         kind=_text(record.get("kind"), 100),
         open_access=_flag(record.get("open_access")),
         retracted=_flag(record.get("retracted")),
+        volume=_text(record.get("volume"), 40),
+        issue=_text(record.get("issue"), 40),
+        pages=_text(record.get("pages"), 40),
     )
 
 
@@ -110,7 +113,7 @@ def near(candidates: Sequence[Candidate]) -> list[Json]:
 
 def _completed(one: Candidate, other: Candidate) -> Candidate:
     """What the first does not say, the second may; a retraction that anybody knows of counts."""
-    names = ("year", "doi", "abstract", "citations", "pdf_url", "url", "venue", "kind", "open_access")
+    names = ("year", "doi", "abstract", "citations", "pdf_url", "url", "venue", "kind", "open_access", "volume", "issue", "pages")
     missing = {name: getattr(other, name) for name in names if getattr(one, name) is None}
     also = one.also_in if other.database in (one.database, *one.also_in) else (*one.also_in, other.database)
     retracted = True if one.retracted or other.retracted else one.retracted if one.retracted is not None else other.retracted

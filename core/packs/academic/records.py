@@ -28,6 +28,9 @@ class Candidate(Struct, frozen=True):
     open_access: bool | None = None
     retracted: bool | None = None
     also_in: tuple[str, ...] = ()
+    volume: str | None = None
+    issue: str | None = None
+    pages: str | None = None
 
 
 class Weights(Struct, frozen=True):

@@ -188,6 +188,7 @@ def _works(base: str) -> Any:
 
 def _work(one: Json, abstract: str | None) -> Json:
     venue = _part(_part(one, "primary_location"), "source").get("display_name")
+    printed = _part(one, "biblio")
     return {
         "title": one.get("title") or one.get("display_name"),
         "authors": [a["author"].get("display_name") for a in one.get("authorships") or ()],
@@ -201,6 +202,10 @@ def _work(one: Json, abstract: str | None) -> Json:
         "kind": one.get("type"),
         "open_access": _part(one, "open_access").get("is_oa"),
         "retracted": one.get("is_retracted"),
+        "volume": printed.get("volume"),
+        "issue": printed.get("issue"),
+        "pages": "–".join(dict.fromkeys(str(page) for page in (printed.get("first_page"), printed.get("last_page")) if page))
+        or None,
     }
 
 
@@ -237,6 +242,9 @@ def _item(one: Json) -> Json:
         "kind": one.get("type"),
         "open_access": None,
         "retracted": True if _withdrawn(one) else None,
+        "volume": one.get("volume"),
+        "issue": one.get("issue"),
+        "pages": str(one["page"]).replace("-", "–") if one.get("page") else None,
     }
 
 

@@ -94,6 +94,9 @@ def test_a_style_has_title_year_and_doi_of_every_source(style: str) -> None:
     said = bibliography.csl(listed, style)
     assert len(said) == 2 and all("2024" in one or "2023" in one for one in said) and all("10.5555/strata" in one for one in said)
     assert any("Brandão" in one for one in said)
+    assert not any("ahead of print" in one for one in said), "nobody has said so"
+    (printed,) = bibliography.csl(bibliography.entries([paper(volume="12", issue="3", pages="201–219")]), style)
+    assert "12" in printed and "201–" in printed
     with pytest.raises(StrataError, match="no CSL style"):
         bibliography.csl(listed, "no-such-style")
 

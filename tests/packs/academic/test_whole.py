@@ -97,6 +97,10 @@ def the_bibliography_is_one(run: Finished) -> None:
     assert not parsed.failed_blocks and len(parsed.entries) == 3
     authors = {e.key: e["author"] for e in parsed.entries}
     assert authors["odegard2025when"] == "Ødegård, Jørgen and Peña, Ana-Lucía"
+    fields = {e.key: {f.key: f.value for f in e.fields} for e in parsed.entries}
+    printed = {name: fields["lindqvist2024street"][name] for name in ("volume", "number", "pages")}
+    assert printed == {"volume": "12", "number": "3", "pages": "201--219"}
+    assert "ahead of print" not in run.text("references_chicago-author-date.txt")
     for style, sign in (("apa", "(2024)"), ("ieee", "[1]"), ("chicago-author-date", "2024.")):
         assert sign in run.text(f"references_{style}.txt")
     said = run.text("Annotated_Bibliography.md")
