@@ -41,7 +41,7 @@ def finish(at: At) -> Json:
     made = review(documents, standing, len(documents["rejected_quotes"]["rejected"]))
     alarms = [f"{name}: {a.level}, {a.count}" for name, a in at.folder.state.read().alarms.items() if a.level != "ok"]
     alarms += at.warnings
-    _write_library(at, made)
+    of = _write_library(at, made)
     entries = [one.entry for one in made.sources]
     _put(at, "bibliography.bib", bibliography.bibtex(entries))
     for style in read.styles:
@@ -50,15 +50,8 @@ def finish(at: At) -> Json:
     _put(at, "prisma.svg", prisma.svg(made.flow))
     _put(at, "search_report.md", finishing.report(made, alarms, read.styles))
     _put(at, "quotes.html", page.html(made, _shown(at.folder.root / "downloads", made, papers)))
-    written = at.folder.root / HANDOVERS["quote_library"].file
-    at.leave(
-        "data",
-        {
-            "count": len(made.quotes),
-            "of": files.sha256(written),
-            "say": [f"{len(made.quotes)} quotes from {made.flow.included} papers."],
-        },
-    )
+    said = f"{len(made.quotes)} quotes from {made.flow.included} papers."
+    at.leave("data", {"count": len(made.quotes), "of": of, "say": [said]})
     return at.done(f"{len(made.quotes)} quotes from {made.flow.included} papers")
 
 
@@ -73,8 +66,8 @@ def _standing(at: At, listed: list[Json], papers: dict[str, Paper]) -> list[Json
     return standing
 
 
-def _write_library(at: At, made: Review) -> None:
-    """What says the same as before has the date of before."""
+def _write_library(at: At, made: Review) -> str:
+    """What says the same as before has the date of before. Returns the digest of what it says, whenever it says it."""
     path = at.folder.root / HANDOVERS["quote_library"].file
     fresh = finishing.library(made, now())
     try:
@@ -83,6 +76,7 @@ def _write_library(at: At, made: Review) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is none, or not one of ours: what a person has written there is kept aside
     at.give("quote_library", fresh)
+    return files.digest({name: value for name, value in fresh.items() if name != "made_at"})
 
 
 def _put(at: At, name: str, text: str) -> None:
