@@ -117,6 +117,11 @@ def test_a_kind_of_work_is_an_entry_of_its_type(kind: str | None, type_: str) ->
     assert entry.type == type_
 
 
+def test_more_duplicates_than_records_are_no_flow() -> None:
+    with pytest.raises(StrataError, match="duplicates are 5 of 2"):
+        Flow((("a", 2),), 5, -6, 3, 0, 3, (), 3, (), 3, 3).require()
+
+
 counts = st.integers(0, 50)
 
 

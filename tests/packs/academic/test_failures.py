@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pikepdf
 import pytest
-from packs.academic.folder import HANDOVERS
+from packs.academic.folder import HANDOVERS, Folder
 from packs.academic.state import PHASES
 from scripted_model import academic_papers
 from scripted_model.academic_desk import Desk
@@ -197,16 +197,28 @@ def test_a_choice_is_of_the_ranking_that_was_seen_and_an_edit_behind_it_is_a_cho
     root = folder(house)
     ranking = root / "metadata/ranked_candidates.json"
     seen = json.loads(ranking.read_text())
-    (root / "answer.json").write_text(json.dumps({"answer": "1", "at": "T"}))
+    first = seen["ranked"][0] | {"selected": True}
+    seen["ranked"] = [first, *(first | {"id": f"C000{n}", "rank": n} for n in (2, 3))]
+    found = json.loads((root / "metadata/candidates.json").read_text())
+    found["candidates"] = [found["candidates"][0] | {"id": f"C000{n}"} for n in (1, 2, 3)]
+    (root / "metadata/candidates.json").write_text(json.dumps(found))
+    Folder(root).give("ranked_candidates", seen)
+    (root / "answer.json").write_text(json.dumps({"answer": "1,3", "at": "T"}))
     wanted = ("--input", "answer=run/answer.json", "--output", "entries=entries.json")
 
     def selected() -> list[int]:
-        assert house.json("academic_step", "open4", "run", *wanted).code == 0
+        ran = house.json("academic_step", "open4", "run", *wanted)
+        assert ran.code == 0, ran.stderr
+        (entries,) = (Path(one["path"]) for one in ran.document["outputs"])
+        marked = [one["id"] for one in json.loads(ranking.read_text())["ranked"] if one["selected"]]
+        assert [one["id"] for one in json.loads(entries.read_text())["entries"]] == marked, "what is marked is what is fetched"
         return [one["rank"] for one in json.loads(ranking.read_text())["ranked"] if one["selected"]]
 
-    assert selected() == [1]
+    assert selected() == [1, 3]
+    Folder(root).give("ranked_candidates", seen)
+    assert selected() == [1, 3], "it was ranked again, and came to the same: the choice is of that, too"
     ranking.write_text(json.dumps(seen | {"ranked": [one | {"selected": True} for one in seen["ranked"]]}))
-    assert selected() == [one["rank"] for one in seen["ranked"]], "what a person marks behind that is their choice"
+    assert selected() == [1, 2, 3], "what a person marks behind that is their choice"
 
 
 def test_one_run_belongs_to_one_session(house: House) -> None:
