@@ -22,6 +22,7 @@ from packs.academic.state import PHASES, Keeper
 
 LAYOUT = ("config", "metadata", "downloads", "outputs", "logs")
 RELEASED = "config/released.json"  # digests of texts that a person lets out of quarantine
+QUARANTINE = "logs/quarantine"
 GIVEN = "logs/given.json"  # by file: the digest of what was given last; what differs from it a person has changed
 CONFIG = "run_config"
 CONTEXT = "_Config.md"  # behind the name of the project
@@ -112,6 +113,7 @@ class Folder:
         handover = HANDOVERS[name]
         document = json.loads(files.as_written(document))  # as whoever takes it will read it
         gated = gate.passed(document, name, self.released(), by_person=handover.phase is None)
+        (self.root / QUARANTINE / Path(handover.file).name).unlink(missing_ok=True)  # what it held was of another text
         self._quarantine(handover.file, gated)
         cleaned = gated.require(handover.file, handover.owner)
         if cleaned != document:  # the original, beside what is used
@@ -162,6 +164,12 @@ class Folder:
             hint = '{"released": ["the first 12 digits, or all of them"]}'
             raise StrataError("BAD_HANDOVER", f"{RELEASED} is not what it should be", hint, final=True) from None
 
+    def held(self, name: str) -> list[str]:
+        """What is to be said at a checkpoint about texts of a handover that nobody reads until a person has."""
+        path = self.root / QUARANTINE / Path(HANDOVERS[name].file).name
+        count = len(files.read_json(path)["quarantined"]) if path.is_file() else 0
+        return [f"{count} text{'s are' if count > 1 else ' is'} in quarantine: {QUARANTINE}/{path.name}."] if count else []
+
     def is_edited(self, name: str) -> bool:
         """Whether a handover is another one than was given last."""
         file = HANDOVERS[name].file
@@ -200,4 +208,4 @@ class Folder:
     def _quarantine(self, file: str, gated: gate.Gated) -> None:
         if gated.quarantined:
             held = [records.document(q) for q in gated.quarantined]
-            files.write_json(self.root / "logs/quarantine" / Path(file).name, {"file": file, "at": now(), "quarantined": held})
+            files.write_json(self.root / QUARANTINE / Path(file).name, {"file": file, "at": now(), "quarantined": held})

@@ -193,6 +193,7 @@ def quotes(at: At) -> Json:
     missing = at.folder.take("downloads", 5)["failed"]
     said = [f"{len(kept)} stand on their pages, {len(rejected)} do not."]
     said += [f"{len(missing)} of the chosen papers could not be had: {', '.join(missing)}."] if missing else []
+    said += at.folder.held("quotes")
     said += [f"{len(failed)} were not read to the end: {', '.join(failed)}."] if failed else []
     at.leave("data", {"count": len(kept), "of": files.digest(handover), "say": [*said, *([f"{alarm}."] if alarm else [])]})
     return at.done(f"{len(kept)} quotes stand, {len(rejected)} were rejected")

@@ -122,6 +122,7 @@ def score(at: At) -> Json:
     for text in ranking.warnings[:20]:
         at.warn(3, text)
     skipped = [f"{one['database']} was skipped: {one['reason']}." for one in search["skipped"]]
+    skipped += at.folder.held("candidates")
     near = len(search["near_duplicates"])
     skipped += [f"{near} pairs of titles are nearly the same: near_duplicates in metadata/candidates.json."] if near else []
     unknown = len(found) - len(said)

@@ -206,12 +206,14 @@ def test_a_person_lets_a_text_out_by_its_digest(tmp_path):
     (said,) = run.give("candidates", document)
     digest = said.rpartition("release it as ")[2].rstrip(")")
     assert run.take("candidates", 3)["candidates"][0]["abstract"] is None
+    assert run.held("candidates") == ["1 text is in quarantine: logs/quarantine/candidates.json."]
     held = json.loads((tmp_path / "logs/quarantine/candidates.json").read_text())["quarantined"]
     assert held[0]["sha256"].startswith(digest)
     assert json.loads((tmp_path / "logs/originals/candidates.json").read_text()) == document
     (tmp_path / "config/released.json").write_text(json.dumps({"released": [digest]}))
     run.give("candidates", document)
     assert run.take("candidates", 3) == document
+    assert run.held("candidates") == [], "nothing is held any more, and nothing says so"
 
 
 def test_what_stands_twice_under_one_id_is_refused():
