@@ -149,8 +149,9 @@ class Folder:
         said: list[str] = []
         for path in sorted((self.root / "config").glob(f"*{CONTEXT}")):
             self.read.add(f"config/{path.name}")
-            _, begun, rest = path.read_text(encoding="utf-8").partition(CONTEXT_BEGINS)
-            said.append(rest if begun else path.read_text(encoding="utf-8"))
+            written = path.read_text(encoding="utf-8", errors="replace")
+            _, begun, rest = written.partition(CONTEXT_BEGINS)
+            said.append(rest if begun else written)
         return "\n\n".join(text for one in said if (text := one.strip()))[:20_000]
 
     def released(self) -> frozenset[str]:

@@ -12,14 +12,16 @@ from typing import Any
 
 from lib.campaign import named, people
 from lib.contract import ExitCode, Json, StrataError, command, usage
-from lib.disk import files, schemas
+from lib.disk import files, lenient, schemas
 from lib.plan import orchestrator_file
-from lib.stages import runs
+from lib.session.documents import Question
+from lib.stages import asking, runs
 from lib.tool.call import Call
 
 from packs.academic import gate
 from packs.academic.folder import CONFIG, HANDOVERS, Folder
-from packs.academic.state import PHASES, State
+from packs.academic.settings import OF_RUN, settings
+from packs.academic.state import PHASES, State, Waiting
 
 TOOL = "academic"
 FIRST_AND_LAST = {
@@ -88,14 +90,30 @@ def run(call: Call) -> Json:
     params = {"run": "."}
     orchestration = orchestrator_file.load(TOOL, "")
     bounded = bool(call.options.until)
-    document = runs.run(call, orchestration, params, topic=root.name)
+    document = noted(root, runs.run(call, orchestration, params, topic=root.name))
     while document["exit_code"] == ExitCode.HUMAN_INPUT and not call.options.explain and people.at_a_terminal():
         waiting = Folder(root).state.read().waiting
         said = _asked(root) if waiting else ""
         if not waiting or not said:
             break
-        document = runs.answered(call, orchestration, params, f"{waiting.stage}={said}")
+        document = noted(root, runs.answered(call, orchestration, params, f"{waiting.stage}={said}"))
     return _told(root, document, bounded)
+
+
+def noted(root: Path, document: Json) -> Json:
+    """Several may wait at once, such as two search pages with a CAPTCHA each: the state names one that still does."""
+    asked = [lenient.of(one, Question) for one in asking.each(document.get("waiting") or {})]
+    state = Folder(root).state
+    known = state.read().waiting
+    if asked and (not known or known.stage not in [one.name for one in asked]):
+        first = asked[0]
+        state.waits(Waiting(first.name, _phase_of(first.stage), first.question, first.choices, first.show))
+    return document
+
+
+def _phase_of(stage: str) -> int:
+    number = stage.removeprefix("check")
+    return int(number) if number.isdecimal() else {"portal": 0, "browse": 2}.get(stage, 0)
 
 
 def _asked(root: Path) -> str:
@@ -157,7 +175,9 @@ def export(root: Path, target: Path | None) -> Json:
     state = _existing(root)
     made = target or root.with_name(f"{root.name}.zip")
     listed = [p for p in sorted(root.rglob("*")) if p.is_file() and not p.is_symlink() and p.resolve() != made.resolve()]
-    packed = [p for p in listed if not any(p.is_relative_to(root / never) for never in _NEVER_PACKED)]
+    profiles = settings(root / OF_RUN).browser.profiles  # a login is nobody else's
+    never = [*(root / name for name in _NEVER_PACKED), *([Path(profiles).expanduser()] if profiles else [])]
+    packed = [p for p in listed if not any(p.is_relative_to(place) for place in never)]
     made.parent.mkdir(parents=True, exist_ok=True)
     part = made.with_name(f".{made.name}.part")
     sums: dict[str, str] = {}

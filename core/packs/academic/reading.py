@@ -21,6 +21,7 @@ from packs.academic.steps import conf
 
 _META = re.compile(rb"<meta\b[^>]*>", re.I)
 _ATTRIBUTE = re.compile(rb"""(\w[\w-]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""")
+UNSEEN = "the file has it, and nobody who looks at the page sees it"
 NOBODY = "nobody names an open copy"
 
 
@@ -203,9 +204,8 @@ def _seen(at: At, good: list[Json], paper: Paper, names: dict[str, str]) -> tupl
     """What nobody sees on the page does not stand there, whatever the file says; of a scanned page all is seen."""
     path = at.folder.root / "downloads" / names[paper.source_id]
     hidden = [one for one in good if not paper.ocr and not pdfs.is_seen(path, one["page"] - 1, one["quote"])]
-    why = "the file has it, and nobody who looks at the page sees it"
     return [one for one in good if one not in hidden], [
-        Rejected(paper.source_id, one["page"], one["quote"], why) for one in hidden
+        Rejected(paper.source_id, one["page"], one["quote"], UNSEEN) for one in hidden
     ]
 
 

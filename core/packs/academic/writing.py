@@ -14,7 +14,7 @@ from packs.academic.at import At
 from packs.academic.folder import HANDOVERS
 from packs.academic.page import Box, Shown
 from packs.academic.quoting import Paper
-from packs.academic.reading import papers_of
+from packs.academic.reading import UNSEEN, papers_of
 from packs.academic.review import Review, review
 from packs.academic.steps import conf
 
@@ -57,8 +57,13 @@ def finish(at: At) -> Json:
 
 def _standing(at: At, listed: list[Json], papers: dict[str, Paper]) -> list[Json]:
     standing: list[Json] = []
+    folder = at.folder.root / "downloads"
+    names = {one["id"]: one["filename"] for one in at.folder.take("downloads", PHASE)["downloads"]}
     for one in listed:
-        why = quoting.wrong(one["quote"], one["page"], papers.get(one["source_id"]), one["source_id"])
+        source = one["source_id"]
+        why = quoting.wrong(one["quote"], one["page"], papers.get(source), source)
+        if not why and not papers[source].ocr and not pdfs.is_seen(folder / names[source], one["page"] - 1, one["quote"]):
+            why = UNSEEN
         if why:
             at.warn(PHASE, f"{one['quote_id']} is left out: {why}")
         else:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packs.academic import operating
+from packs.academic.folder import Folder
 from scripted_model import academic_papers
 from scripted_model.academic_desk import Desk
 from support import House, Ran, at_a_terminal
@@ -209,6 +211,41 @@ def test_two_runs_at_once_do_not_meet(desk: Desk) -> None:
     for one in (desk, second):
         assert len(one.read("outputs/quote_library.json")["quotes"]) == 8
     shutil.rmtree(second.root)
+
+
+def test_of_two_who_wait_at_once_the_one_that_still_does_is_named(house: House) -> None:
+    """Two search pages show a CAPTCHA each; one was answered."""
+    root = house.workspace / "run"
+    state = Folder(root).state
+    waits = [
+        {"stage": "browse", "item": name, "question": f"Is it settled at {name}?", "choices": ["yes", "skip"]}
+        for name in ("alpha", "beta")
+    ]
+
+    def named(asked: list[dict[str, Any]]) -> Any:
+        operating.noted(root, {"exit_code": 3, "waiting": asked[0] | {"questions": asked}})
+        return state.read().waiting
+
+    assert named(waits).stage == "browse/alpha"
+    assert named(waits[::-1]).stage == "browse/alpha", "which still waits"
+    second = named(waits[1:])
+    assert (second.stage, second.phase, second.choices) == ("browse/beta", 2, ("yes", "skip"))
+    third = named([{"stage": "check3", "question": "Which?"}])
+    assert (third.stage, third.phase) == ("check3", 3)
+
+
+def test_a_profile_with_a_login_is_not_packed(house: House) -> None:
+    root = house.workspace / "run"
+    (root / "profiles/Local").mkdir(parents=True)
+    (root / "profiles/Local/Cookies").write_text("secret")
+    (root / "config").mkdir()
+    (root / "config/academic_settings.yaml").write_text(f"version: 1\nbrowser: {{profiles: {root}/profiles}}\n")
+    (root / "config/profiles_of_authors.md").write_text("mine")
+    Folder(root).state.begin("run", house.folder)
+    packed = house.json("academic", "export", "run")
+    assert packed.code == 0, packed.stderr
+    with zipfile.ZipFile(packed.document["file"]) as pack:
+        assert "config/profiles_of_authors.md" in pack.namelist() and not [n for n in pack.namelist() if "Cookies" in n]
 
 
 def test_the_question_of_the_story_is_the_quickstarts() -> None:
