@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from lib.contract import StrataError
+from lib.process import keeper
 from lib.session import budget
 from lib.session.ledger import Figures, Ledger, Reservation
 from lib.session.ledger_lines import Line
 from lib.session.step import Step
 from scripted_model.server import by_agent, say, scripted, turns
-from support import House, Ran
+from support import House, Ran, wait_for, with_marker
 
 STEP = Step("phase-01-one", "o", "01-a")
 
@@ -76,8 +78,11 @@ def test_an_agent_does_not_wait_for_the_one_that_waits_for_it(tmp_path: Path) ->
         ledger.reserve(STEP, "inner", "inner", 1.0, parent="outer")
 
 
-def test_two_whose_children_have_no_room_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_two_whose_children_have_no_room_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is a moment between a decision and the next line."""
     session(tmp_path, usd=2)
+    note = Ledger._note
+    monkeypatch.setattr(Ledger, "_note", lambda self, line: (time.sleep(0.5 * (line.kind == "waited")), note(self, line)))
     for name in ("left", "right"):
         Ledger(tmp_path).reserve(STEP, name, name, 1.0)
     codes: list[int] = []
@@ -149,6 +154,35 @@ def test_nobody_waits_for_an_agent_that_is_gone(house: House, model) -> None:
     ran = house.json("orchestrator", "trial", *flags)
     assert "FIXTURE_MISSING" in ran.stdout
     assert Ledger(house.folder / "s").figures() == Figures(0.0, 0.0, 0, 1)
+
+
+@pytest.mark.rehearsed
+def test_nobody_waits_for_an_agent_that_was_killed_whole(house: House, model) -> None:
+    """It holds 1 of 1.5, and cannot settle any more. Its wave has one with no room beside it."""
+    house.agent("helper", strata={"completion": "cluster"})
+    each = "foreach: {items: param.names, cap: 2}, retry: {max: 0}, on_item_failure: skip"
+    house.orchestrator(
+        "version: 1\nname: trial\nparams: {names: {type: list, default: 'first,second'}}\n"
+        f"stages:\n  - {{name: a, agent: helper, action: DO, {each}}}\n"
+    )
+    killed: list[int] = []
+    model(lambda request: say("DONE: yes", hang_seconds=0 if killed else 600))
+    session = house.folder / "s"
+    session.mkdir()
+    (session / "budget.json").write_text('{"": {"usd": 1.5}}')
+    with house.start("orchestrator", "trial", "--session-dir", str(session), "--output-format", "json") as run:
+        kinds = lambda: [line.kind for line in Ledger(session, strict=False).lines()]  # noqa: E731
+        wait_for(lambda: "wait" in kinds() and [*session.rglob("agent-session.json")], 60, "one waits for the other")
+        (line,) = Ledger(session, strict=False).open().values()
+        item = line.step.rpartition("/")[2]
+        tree = [*with_marker("core/agent.py"), *with_marker("core/spawn.py")]  # at once: none can put its affairs in order
+        killed += [p for p in tree if item.encode() in Path(f"/proc/{p}/cmdline").read_bytes()]
+        assert len(killed) > 1
+        for number, pid in [(n, p) for n in (signal.SIGSTOP, signal.SIGKILL) for p in killed]:
+            keeper.send(pid, number)
+        assert run.wait(60) == 12
+    assert Ledger(session).figures().held >= 1.0, "what it cost is not known"
+    assert Ledger(session).figures().agents == 2
 
 
 def test_an_agent_without_a_cap_gets_one_where_there_is_a_limit(tmp_path: Path) -> None:
@@ -246,7 +280,7 @@ def test_out_of_budget_is_11_and_more_of_it_goes_on_from_there(house: House) -> 
         assert (ran.code, ran.error["code"]) == (11, "BUDGET_EXCEEDED"), ran.stderr
         assert ran.error["spent"] == [{"agent": "first", "agents": 1, "usd": pytest.approx(0, abs=0.1), "held": 0.0}]
         assert "--budget agents=" in ran.error["hint"]
-        assert len(model.requests) == 1
+        assert len(model.requests) == 1, ran.stderr
         assert run("--resume", house.session.name).code == 11, "the ledger survives a resume"
         ran = run("--resume", house.session.name, "--budget", "agents=5")
         assert ran.code == 0, ran.stderr

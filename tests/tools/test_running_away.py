@@ -57,13 +57,13 @@ def test_where_every_agent_starts_two_more_the_budget_ends_it(house: House, mode
 
 
 def test_one_agent_cannot_start_any_number_and_all_together_not_either(house: House, model) -> None:
-    house.rewrite("ledger", ("MAX_CHILDREN = 64 ", "MAX_CHILDREN = 1 "))
+    house.rewrite("budget", ("MAX_CHILDREN = 64 ", "MAX_CHILDREN = 1 "))
     scripted = model(breeding(house))
     flags = ("--allowed-tools", "Bash", "--sandbox", "off", "--session-dir", str(house.folder / "s"))
     assert house.json("spawn", "--prompt", "more", "--max-depth", "3", *flags).code == 0
     assert len(started(house)) == 3, "each of them one"
     assert "TOO_MANY_AGENTS" in "".join(r.heard for r in scripted.requests)
-    house.rewrite("ledger", ("MAX_CHILDREN = 1 ", "MAX_CHILDREN = 9 "), ("BY_AGENTS = 256 ", "BY_AGENTS = 2 "))
+    house.rewrite("budget", ("MAX_CHILDREN = 1 ", "MAX_CHILDREN = 9 "), ("BY_AGENTS = 256 ", "BY_AGENTS = 2 "))
     (house.folder / "s/ledger.jsonl").unlink()
     assert house.json("spawn", "--prompt", "more", "--max-depth", "3", *flags).code == 0
     assert len(started(house)) == 3, "the outermost, and two in all"

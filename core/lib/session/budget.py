@@ -6,11 +6,14 @@ import math
 from pathlib import Path
 from typing import cast
 
-from lib.contract import Json, StrataError
+from lib.contract import ExitCode, Json, StrataError
 from lib.disk import files
+from lib.session.ledger_lines import Line, spent_on
 
 LIMITS = ("usd", "tokens", "agents", "wall_seconds")
 WHOLE = ""  # the scope of the campaign, beside those of its phases
+MAX_CHILDREN = 64  # agents one agent may start through its shell
+MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
 RAISED = "raised"  # what a person gave on the command line, which outlives a change of the plan
 
 Scoped = dict[str, dict[str, float]]  # scope → kind → limit
@@ -40,6 +43,18 @@ def read(path: Path, strict: bool) -> Scoped:
 
 def named(scope: str) -> str:
     return f"the phase {scope}" if scope else "the campaign"
+
+
+def require_room_below(parent: str, lines: list[Line], limits: Scoped) -> None:
+    """What agents start by themselves is bounded too: for each of them, and, where the budget does not say, in all."""
+    started = [line for line in lines if line.kind == "reserve" and line.parent]
+    of_parent = sum(line.parent == parent for line in started)
+    told = WHOLE in limits and "agents" in limits[WHOLE]
+    if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
+        what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
+        detail: Json = {"limit": "agents", "scope": WHOLE, "spent": spent_on(lines)}
+        hint = "let an orchestrator start them (foreach), or give the campaign a budget of agents"
+        raise StrataError("TOO_MANY_AGENTS", f"{what} agents by themselves", hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
 
 def given(text: str) -> dict[str, float]:

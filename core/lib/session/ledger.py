@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from lib.disk import files, locks
 from lib.disk.clock import now
 from lib.disk.redact import redact
 from lib.process import processes
-from lib.session import budget
+from lib.session import budget, holding
 from lib.session.budget import WHOLE
 from lib.session.ledger_lines import (
     BLOCK,
@@ -49,8 +50,6 @@ from lib.session.step import Step
 DEFAULT_CAP_USD = 1.0  # of an agent that was given none, where there is a limit in USD at all
 LEAST_CAP_USD = 0.01
 WARN_AT = 0.8
-MAX_CHILDREN = 64  # agents one agent may start through its shell
-MAX_STARTED_BY_AGENTS = 256  # in one session, where no budget of agents was given
 LATER = -1.0  # instead of a cap: others hold what is needed, and will give it back
 
 CUT_OFF = "cut-off"  # the source of what nobody could settle any more
@@ -107,6 +106,9 @@ class Ledger:
         have settled. `parent`: the agent that starts it, if one does. `continues`: the agent session that goes on; what is held
         for its earlier parts is held for it now."""
         waits = False
+        for lost in self.open() if continues else ():  # its earlier part may have been killed, and have settled nothing
+            if holding.is_gone(self.folder / lost):
+                self.close_open(lost)
         try:
             while True:
                 found = self._try_to_reserve(step, agent, place, cap_usd, parent, driver, continues)
@@ -128,17 +130,23 @@ class Ledger:
         """The reservation; None where there may be room soon."""
         with self._open() as (descriptor, sums):
             if parent:
-                self._require_room_below(parent)
+                budget.require_room_below(parent, self.lines(), self.limits)
             freed = self._freed(sums, continues)
             sums = freed[-1][1] if freed else sums
             scopes = [scope for scope in (WHOLE, step.phase) if scope in self.limits]
             cap = self._cap(scopes, sums, cap_usd, lambda: self._will_settle(place, parent))
             if cap == LATER:
                 return None
-            for scope in scopes:
-                self._require(scope, sums, cap or 0.0, agent)
+            try:
+                for scope in scopes:
+                    self._require(scope, sums, cap or 0.0, agent)
+            except StrataError:  # who looks next, under the same lock, sees that we wait no more: of two only one gives up
+                if place in waiting(self.lines()):
+                    self._append(descriptor, Line("waited", id=place), sums)
+                raise
             for line, after in freed:  # only now: what is not known stays held until something else holds it
                 self._append(descriptor, line, after)
+            holding.begin(self.folder / place)
             held = Sums(held=cap or 0.0, agents=1)
             line = Line("reserve", id=place, agent=agent, step=str(step), phase=step.phase, parent=parent, driver=driver)
             self._append(descriptor, line.adding(held), add(sums, step.phase, held))
@@ -150,7 +158,7 @@ class Ledger:
 
     def _will_settle(self, place: str, parent: str) -> bool:
         """Whether somebody holds money who will still give some of it back: not an agent above us, which waits for us, nor one
-        that itself waits for an agent below it that has no room."""
+        that itself waits for an agent below it that has no room, nor one that was killed."""
         lines = self.lines()
         reserved, queue = open_ones(lines), waiting(lines)
         parents = {place: parent, **{key: line.parent for key, line in reserved.items()}}
@@ -160,7 +168,8 @@ class Ledger:
             while above and above not in stuck:
                 stuck.add(above)
                 above = parents.get(above, "")
-        return any(key not in stuck and line.charged.held > 0 for key, line in reserved.items())
+        left = {key: line for key, line in reserved.items() if key not in stuck and line.charged.held > 0}
+        return not all(holding.is_gone(self.folder / key) for key in left)
 
     def require(self, phase: str) -> None:
         """Whether an agent could start now, without writing anything."""
@@ -184,6 +193,7 @@ class Ledger:
             after = add(before, reservation.phase, charged)
             line = replace(known, id=reservation.id, phase=reservation.phase, spent_usd=usd, source=source).adding(charged)
             self._append(descriptor, line, after)
+            holding.end(self.folder / reservation.id)
             held = after[WHOLE].held > 1e-9  # or there is nothing that could be freed
             for more, sums_then in self._freed(after, known.agent_session_id if usd is not None and held else ""):
                 self._append(descriptor, more, sums_then)
@@ -251,17 +261,6 @@ class Ledger:
         hint = hint if scope == WHOLE else "raise the budget of that phase in the plan, and resume with the plan"
         return StrataError("BUDGET_EXCEEDED", message, hint, ExitCode.NEEDS_ESCALATION, detail=detail)
 
-    def _require_room_below(self, parent: str) -> None:
-        """What agents start by themselves is bounded too: for each of them, and, where the budget does not say, in all."""
-        started = [line for line in self.lines() if line.kind == "reserve" and line.parent]
-        of_parent = sum(line.parent == parent for line in started)
-        told = WHOLE in self.limits and "agents" in self.limits[WHOLE]
-        if of_parent >= MAX_CHILDREN or (len(started) >= MAX_STARTED_BY_AGENTS and not told):
-            what = f"{parent} has started {of_parent}" if of_parent >= MAX_CHILDREN else f"agents have started {len(started)}"
-            detail: Json = {"limit": "agents", "scope": WHOLE, "spent": spent_on(self.lines())}
-            hint = "let an orchestrator start them (foreach), or give the campaign a budget of agents"
-            raise StrataError("TOO_MANY_AGENTS", f"{what} agents by themselves", hint, ExitCode.NEEDS_ESCALATION, detail=detail)
-
     # Time: what every run of the session took
 
     def begin_run(self, scope: str = WHOLE, params: Json | None = None) -> None:
@@ -312,11 +311,8 @@ class Ledger:
         return next((line for line in lines if line.agent_session_id == agent_session_id), None)
 
     def sums(self) -> Scoped:
-        if self.strict:
-            lines = self.lines()
-            return lines[-1].sums if lines else {}
-        last = next(newest_first(self.path), None)
-        return last.sums if last else {}
+        last = self.lines()[-1:] if self.strict else list(islice(newest_first(self.path), 1))
+        return last[0].sums if last else {}
 
     def open(self) -> dict[str, Line]:
         return open_ones(self.lines())
