@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import staff
 from lib.disk import places
 from scripted_model.server import Script, ScriptedModel
 from support import House
@@ -35,6 +36,12 @@ def nothing_found_before() -> Iterator[None]:
     """A test that looks for things by their names, in this process, does not find what an earlier one brought."""
     yield
     places.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_staff_stays() -> Iterator[None]:
+    yield
+    staff.dismiss()
 
 
 @pytest.fixture

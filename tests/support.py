@@ -24,6 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import staff
+
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "core"
 
@@ -98,6 +100,24 @@ class House:
         body = f"import sys\n    sys.path.insert(0, {tests!r})\n    from scripted_model import rehearsal\n    return rehearsal"
         self.put(spawn, f"{text[:loads]}def load_sdk():\n    {body}\n\n\n{text[ends:]}")
 
+    def lock_as_nfs(self) -> None:
+        """From here on every process of this house locks as flock(2) says of NFS: alone only who may write, together who may
+        read."""
+        site = self.folder / "home/site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            "import errno, fcntl, os\n"
+            "_flock = fcntl.flock\n"
+            "def flock(file, how):\n"
+            "    mode = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE\n"
+            "    need = {fcntl.LOCK_EX: (os.O_WRONLY, os.O_RDWR), fcntl.LOCK_SH: (os.O_RDONLY, os.O_RDWR)}.get(how & 3)\n"
+            "    if need and mode not in need:\n"
+            "        raise OSError(errno.EBADF, os.strerror(errno.EBADF))\n"
+            "    _flock(file, how)\n"
+            "fcntl.flock = flock\n"
+        )
+        self.env["PYTHONPATH"] = str(site)
+
     @staticmethod
     def at(house: House, workspace: Path) -> House:
         """The same house, standing elsewhere."""
@@ -126,7 +146,7 @@ class House:
         """Runs a tool to its end, standing in the workspace."""
         done = subprocess.run(
             self.argv(tool, *args),
-            env=self.env | env,
+            env=self.env | env | staff.places(self, tool, self.env | env),
             cwd=self.workspace,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
@@ -143,7 +163,7 @@ class House:
     def start(self, tool: str, *args: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
         child = subprocess.Popen(
             self.argv(tool, *args),
-            env=self.env | env,
+            env=self.env | env | staff.places(self, tool, self.env | env),
             cwd=self.workspace,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -301,7 +321,7 @@ def with_marker(marker: str) -> list[int]:
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if marker in line and alive(int(entry.name)):
+            if marker in line and alive(int(entry.name)) and not staff.is_staff(int(entry.name), line):
                 found.append(int(entry.name))
     return found
 

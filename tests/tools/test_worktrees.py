@@ -96,6 +96,7 @@ def nothing_left(house: House) -> None:
 
 
 def test_changes_made_at_the_same_time_come_together(trial: House) -> None:
+    trial.lock_as_nfs()
     before = (git(trial, "rev-parse", "HEAD"), git(trial, "branch", "-a"), git(trial, "stash", "list"))
     done = run(trial)
     assert done.code == 0, done.stderr

@@ -32,12 +32,16 @@ def take(descriptor: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether anybody holds it: the kernel knows, whatever stands in the file."""
+    """Whether anybody holds it: the kernel knows, whatever stands in the file. Asked with a shared lock: NFS gives one that is
+    alone only to who may write."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False  # there never was one
     try:
-        return not take(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
     finally:
         os.close(descriptor)

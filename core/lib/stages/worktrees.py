@@ -110,7 +110,7 @@ class Worktree(Struct, frozen=True):
     def alone(self) -> Generator[None]:
         """git adds, removes and prunes worktrees badly at the same time, also for two sessions in one repository."""
         common = Path(_git(self.call.cwd, "rev-parse", "--path-format=absolute", "--git-common-dir"))
-        with locks.held(common, os.O_RDONLY):
+        with locks.held(common / "strata.lock"):  # a file: NFS locks no folder
             yield
 
     def reconnect(self) -> None:
