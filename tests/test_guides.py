@@ -10,7 +10,7 @@ import pytest
 import yaml
 from lib.disk import schemas
 from scripted_model.server import Reply, Request, say, tool
-from support import ROOT, House
+from support import ROOT, House, wait_for
 
 GUIDES = [
     ROOT / "config/README.md",
@@ -19,6 +19,7 @@ GUIDES = [
     ROOT / "config/packs/deep_research/README.md",
     ROOT / "config/packs/downstream/README.md",
     ROOT / "config/packs/academic/README.md",
+    ROOT / "config/machines/README.md",
 ]
 
 
@@ -94,3 +95,44 @@ def test_every_key_of_the_table_is_one_of_the_format() -> None:
     named = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
     assert named
     assert named <= known, named - known
+
+
+# Many machines: the files to copy
+
+MACHINES = ROOT / "config/machines"
+
+
+def test_the_commands_for_workers_are_those_of_the_worker(house: House) -> None:
+    known = house.run("worker", "--help").stdout
+    pod = yaml.safe_load((MACHINES / "worker.yaml").read_text())["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    given = {word.partition("=")[0] for word in container["args"]}
+    text = "".join((MACHINES / name).read_text() for name in ("README.md", "worker.sbatch"))
+    for line in re.findall(r"core/worker\.py ((?:[^\n]|\\\n)*)", text):
+        given |= set(re.findall(r"--[a-z]+", line))
+    assert {"--backend", "--root", "--slots", "--drain", "--name", "--label"} <= given
+    assert not {flag for flag in given if f"{flag} " not in known}
+    drain = next(int(word.partition("=")[2]) for word in container["args"] if word.startswith("--drain"))
+    assert pod["terminationGracePeriodSeconds"] > drain, "a pod is not killed while it drains"
+    assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]}
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_job_for_slurm_passes_the_end_of_its_time_on_and_waits(tmp_path: Path, code: int) -> None:
+    """By real bash, with a worker that takes a moment to drain."""
+    (tmp_path / "uv").write_text(
+        "#!/bin/bash\n"
+        f'echo "$@" > {tmp_path}/asked\n'
+        f"trap 'sleep 0.5; echo drained > {tmp_path}/drained; exit {code}' TERM\n"
+        f"touch {tmp_path}/ready\n"
+        "while true; do sleep 0.05; done\n"
+    )
+    (tmp_path / "uv").chmod(0o755)
+    slurm = {"SLURM_SUBMIT_DIR": str(ROOT), "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "BACKEND": "temporal://h", "ROOT": "/s"}
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LABELS": "--label gpu", **slurm}
+    job = subprocess.Popen(["bash", str(MACHINES / "worker.sbatch")], env=env)
+    wait_for((tmp_path / "ready").exists, what="the worker")
+    job.terminate()
+    assert job.wait(60) == code
+    assert (tmp_path / "drained").exists(), "it was waited for"
+    assert "--backend temporal://h --root /s --slots 4 --drain 600 --name 7-n1 --label gpu" in (tmp_path / "asked").read_text()

@@ -82,6 +82,7 @@ HOPELESS = frozenset(
 )
 
 HANDED = "outcome"  # the event by which an executor tells its parent, and nobody else, what it is about to write
+HANDING_OVER = f'{{"event": "{HANDED}"'  # so its line begins
 LAYER_NAMES = {0: "spawn", 1: "exec", 2: "orch", 3: "coord", 4: "campaign"}
 MINIMUM_STACK = {2: 2, 3: 2, 4: 3}  # the depth a whole stack needs in tool mode, by the layer it starts at
 

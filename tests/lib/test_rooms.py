@@ -11,7 +11,7 @@ from support import CORE, ROOT
 
 LIB = CORE / "lib"
 # From the ground up. A room imports those before it, and modules of its own.
-ROOMS = ("disk", "evidence", "process", "session", "tool", "plan", "workspace")
+ROOMS = ("disk", "evidence", "process", "session", "machines", "tool", "temporal", "plan", "workspace")
 ROOMS += ("web", "agent", "attempt", "stages", "campaign", "view")
 GROUND, DOORS = ("names", "contract"), ("cli", "observability")
 LONGEST_CHAIN = 16

@@ -188,7 +188,7 @@ class Engine:
         numbers = threading.Lock()
         quiet = {
             "show": lambda event: None,
-            "hand_over": lambda attempt, sha256: _handed.table.update({attempt: sha256}),
+            "hand_over": lambda attempt, sha256, path: _handed.table.update({attempt: sha256}),
         }
         find_tool, layer_of = tools.find_tool, tools.layer_of
         with (

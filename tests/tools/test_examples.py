@@ -76,7 +76,7 @@ def review(run: Path) -> None:
 
 
 SHOWN_ELSEWHERE = {"campaign": pytest.mark.long}  # the quickstart: tests/tools/test_campaigns.py
-NEEDS_A_RUN = ("deep_research_fetch", "academic_browse")  # tests/packs
+NEEDS_A_RUN = ("deep_research_fetch", "academic_browse", "worker")  # tests/packs, test_machines.py
 
 
 @pytest.mark.parametrize("name", [pytest.param(t, marks=SHOWN_ELSEWHERE.get(t, ())) for t in TOOLS if t not in NEEDS_A_RUN])

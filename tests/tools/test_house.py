@@ -34,7 +34,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_all_tools_declare_the_same_block_and_the_project_agrees() -> None:
-    """A tool of a pack may need more: only it is resolved with that."""
+    """A tool of a pack, and the worker, may need more: only these are resolved with that."""
     packs = tuple(p.name for p in (ROOT / "core/packs").iterdir() if (p / "__init__.py").exists())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for path in TOOLS:
@@ -42,7 +42,7 @@ def test_all_tools_declare_the_same_block_and_the_project_agrees() -> None:
         block = tomllib.loads("\n".join(line.removeprefix("# ").removeprefix("#") for line in lines))
         more = [need for need in block["dependencies"] if need not in project["project"]["dependencies"]]
         assert [need for need in block["dependencies"] if need not in more] == project["project"]["dependencies"], path.name
-        assert not more or path.stem.startswith(packs), f"{path.name} is no tool of a pack"
+        assert not more or path.stem.startswith((*packs, "worker")), f"{path.name} is no tool of a pack"
         assert block["requires-python"] == project["project"]["requires-python"]
         assert block["tool"]["uv"]["exclude-newer"] == project["tool"]["uv"]["exclude-newer"]
 

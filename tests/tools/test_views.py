@@ -283,7 +283,7 @@ def test_a_plan_and_a_session_are_drawn_as_mermaid(trial: House) -> None:
 
 def test_old_sessions_are_removed_only_when_said_so_and_never_one_that_is_needed(trial: House) -> None:
     base = trial.folder / "many"
-    for name in ("old", "young", "waits", "asks", "held", "runs"):
+    for name in ("old", "young", "waits", "asks", "held", "placed", "runs"):
         folder = base / name
         folder.mkdir(parents=True)
         (folder / ".trace").write_text("0123456789abcdef\n")
@@ -292,12 +292,14 @@ def test_old_sessions_are_removed_only_when_said_so_and_never_one_that_is_needed
     (base / "asks/trial/manifest.json").write_text('{"exit_code": 3}')
     (base / "old/gone").symlink_to("/nonexistent")
     (base / "stranger").mkdir()
+    (base / "placed/.placed/id").mkdir(parents=True)
+    (base / "placed/.placed/id/lease-1").touch()  # a worker renews it, whose run was killed on another machine
     held = (base / "held/.lock").open("w")  # by a process that is called anything at all
     fcntl.flock(held, fcntl.LOCK_EX)
-    for name in ("old", "waits", "asks", "held", "runs"):
+    for name in ("old", "waits", "asks", "held", "placed", "runs"):
         for path in (base / name).iterdir():
             os.utime(path, (1, 1), follow_symlinks=False)
-    for name in ("old", "waits", "asks", "held", "runs", "stranger"):
+    for name in ("old", "waits", "asks", "held", "placed", "runs", "stranger"):
         os.utime(base / name, (1, 1))
     plan(trial, first="sleep")
     with trial.start("orchestrator", "trial", "--session-dir", str(base / "runs")) as child:
@@ -310,12 +312,12 @@ def test_old_sessions_are_removed_only_when_said_so_and_never_one_that_is_needed
         assert asked["would_remove"] == ["old"]
         stays = {s["session"]: s["why"] for s in asked["stays"]}
         person, running = "it waits for a person", "it is running"
-        assert stays == {"waits": person, "asks": person, "runs": running, "held": running}
+        assert stays == {"waits": person, "asks": person, "runs": running, "held": running, "placed": running}
         assert (base / "old").exists()
         assert trial.json("session", *words, "--yes").document["removed"] == ["old"]
         child.terminate()
         child.communicate(timeout=60)
     held.close()
-    assert sorted(p.name for p in base.iterdir()) == ["asks", "held", "runs", "stranger", "waits", "young"]
+    assert sorted(p.name for p in base.iterdir()) == ["asks", "held", "placed", "runs", "stranger", "waits", "young"]
     assert trial.json("session", "prune", "--older-than", "soon").error["code"] == "USAGE"
     assert trial.json("session", "prune").error["code"] == "USAGE"

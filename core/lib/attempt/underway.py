@@ -9,6 +9,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lib import names
 from lib.agent.drivers.paths import Names
 from lib.attempt.verdicts import Verdict
 from lib.contract import ExitCode, Interrupted, Json, StrataError
@@ -19,7 +20,7 @@ from lib.plan.agents import Agent
 from lib.plan.task import Output, Task
 from lib.process import processes
 from lib.session import events
-from lib.session.attempts import Attempt
+from lib.session.attempts import OUTCOME, Attempt
 from lib.session.events import Timer
 from lib.session.outcome import Begun, FileChange, Left, Outcome
 from lib.session.step import Step
@@ -81,7 +82,7 @@ class Underway(Struct, frozen=True):
         may_write = _may_write(call, task, agent)
         begun = attempt.folder / history.BEGUN
         number = call.session.next_number()
-        files.write_json(begun, records.document(Begun(number, str(step), may_write, now(), task.isolation)))
+        files.write_json(begun, records.document(Begun(number, str(step), may_write, now(), task.isolation, names.worker())))
         beat = history.Beat(begun)
         for one in earlier:
             bring_in(one)
@@ -180,6 +181,7 @@ class Underway(Struct, frozen=True):
             number=number,
             finished_at=now(),
             duration_seconds=round(self.timer.elapsed_seconds(), 3),
+            worker=names.worker(),
         ).document()
         kept = outcome
         if call.driver == "record":
@@ -192,7 +194,9 @@ class Underway(Struct, frozen=True):
     def _hand_over(self, sha256: str) -> None:
         """Tells the parent, on a pipe that only we hold, what is about to be on disk."""
         if processes.called_by_tool:
-            events.hand_over(self.attempt.folder.name, sha256)
+            events.hand_over(self.attempt.folder.name, sha256, self.call.session.relative(self.attempt.folder / OUTCOME))
+            if not processes.wait_until_heard():
+                self.call.event(self.step.slug, "unheard", "nobody has noted its outcome: if it is cut off now, it is done again")
 
     def restore_protected(self) -> list[str]:
         """Puts back what judges this work, and returns what had been done to it."""

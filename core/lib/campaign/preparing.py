@@ -18,6 +18,7 @@ def apply_settings(call: Call, plan: Plan, layer: int) -> None:
     resumed = bool(getattr(options, "resume", None))
     if plan.driver and not options.driver and not resumed:
         call.driver = plan.driver
+    options.backend = options.backend or plan.backend or call.backend or None  # a resume goes where this one went
     if call.driver == "replay" and not options.fixtures:
         options.fixtures = plan.fixtures or None
     if call.driver == "replay" and not (options.fixtures and Path(options.fixtures).is_dir()):

@@ -57,6 +57,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     repository: bool = False  # that fresh folder is a git repository, whose first commit has the files
     files: dict[str, str] = {}
     driver: str = ""
+    backend: str = ""
     fixtures: str = ""
     checks_file: str = ""
     max_parallel: int = 1

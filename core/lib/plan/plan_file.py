@@ -116,6 +116,7 @@ class _Reader:
             repository=spec.repository,
             files=spec.files,
             driver=spec.driver,
+            backend=self._backend(),
             fixtures=str((self.folder / spec.fixtures).resolve()) if spec.fixtures else "",
             checks_file=self._checks_file(),
             max_parallel=spec.max_parallel,
@@ -148,6 +149,18 @@ class _Reader:
                 )
                 hint = "verify: {fix: false}, a depends_on, or max_parallel: 1"
                 raise self._error(["phases", index, "verify"], message, hint)
+
+    def _backend(self) -> str:
+        given = self.written.backend
+        text = given if isinstance(given, str) else given.text
+        if text:
+            from lib.machines.address import Address  # only with a backend is anything of that imported
+
+            try:
+                Address.parse(text)
+            except StrataError as error:
+                raise self._error(["backend"], error.message, error.hint) from None
+        return text
 
     def _checks_file(self) -> str:
         return str((self.folder / self.written.checks).resolve()) if self.written.checks else ""

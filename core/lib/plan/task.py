@@ -37,6 +37,7 @@ class Limits(Struct, frozen=True):
     max_turns: int | None = None
     max_budget_usd: float | None = None
     max_uses: dict[str, int] = {}  # by tool: how often it may be called
+    needs: tuple[str, ...] = ()  # labels of the machine it runs on
 
 
 NO_LIMITS = Limits()

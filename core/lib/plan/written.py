@@ -188,6 +188,17 @@ class Phase(Struct, frozen=True):
     cap: int = 4
 
 
+class Backend(Struct, frozen=True):
+    address: str
+    cap: int = 0
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        more = "&".join(f"{k}={v}" for k, v in (("cap", self.cap), ("place", self.place)) if v)
+        return f"{self.address}{'&' if '?' in self.address else '?'}{more}" if more else self.address
+
+
 class Plan(Struct, frozen=True):
     name: str
     phases: tuple[Phase, ...]
@@ -204,6 +215,7 @@ class Plan(Struct, frozen=True):
     goal: str = ""
     rounds: int = 1
     params: dict[str, Param] = {}
+    backend: str | Backend = ""
 
 
 # Agents and checks

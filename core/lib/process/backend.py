@@ -1,7 +1,8 @@
 """The seam under every tool that is called and every check that is run: where a command is placed is behind it.
 
 A backend starts a command under an id, hands on its lines, stops it, and says how it ended. Lost is a status, never an exit code:
-nobody knows what became of the command. `local` is the backend there is; another one sets `current`.
+nobody knows what became of the command. `local` runs it on this machine; `machines/placing` hands tools to workers on other
+machines and all else to `local`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ class Status(StrEnum):
     LOST = "lost"
 
 
+class ToolCall(Struct, frozen=True):
+    """A tool of the house, as a machine with a house of its own knows it."""
+
+    name: str
+    layer: int
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()  # labels that a machine must have
+
+
 class Command(Struct, frozen=True):
     """A command to be run: in words, with the environment it gets, and where."""
 
@@ -32,6 +42,7 @@ class Command(Struct, frozen=True):
     cwd: Path | None = None
     stdin: bytes | None = None
     stdout_file: Path | None = None  # both streams go there, and neither is kept in memory
+    tool: ToolCall | None = None  # where it is one of the house's
 
 
 class Finished(Struct, frozen=True):

@@ -32,7 +32,9 @@ _CLOUD_SWITCHES = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_
 
 
 # What belongs to one process, or to one terminal, and means nothing to another.
-_PRIVATE = frozenset({names.LEASE, names.LOCK, names.NURSERY, names.CALLER, "_", "OLDPWD", "SHLVL", "LINES", "COLUMNS"})
+_PRIVATE = frozenset(
+    {names.LEASE, names.LOCK, names.NURSERY, names.CALLER, names.HEARD, "_", "OLDPWD", "SHLVL", "LINES", "COLUMNS"}
+)
 
 
 def for_tool(env: Mapping[str, str]) -> dict[str, str]:

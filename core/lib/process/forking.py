@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
@@ -23,15 +23,16 @@ from lib.contract import CORE
 from lib.process import keeper
 from lib.process.channels import NUMBER, readable
 
-RARE = ("lib.web", "lib.tool.service")  # few tools need them, and they import half of the network
+# Few tools need them: they import half of the network, or are for work on other machines.
+RARE = ("lib.web", "lib.tool.service", "lib.machines", "lib.temporal")
 INSIST_SECONDS = 15.0  # a tool whose asker is gone is told to stop; after this long it is killed
 
 
 def serve(control: socket.socket) -> NoReturn:
     """Forks a child for every request and tells its end, until the tool that owns us goes away."""
     os.setsid()  # a Ctrl-C is for the tool, which decides what becomes of its children
-    _close_all_but({control.fileno()})
-    _take_command_line([sys.executable, str(CORE / "lib/process/nursery.py"), "--of", str(os.getppid())])
+    close_all_but({control.fileno()})
+    take_command_line([sys.executable, str(CORE / "lib/process/nursery.py"), "--of", str(os.getppid())])
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, _heard)
@@ -103,8 +104,13 @@ def _order(channel: socket.socket) -> int:
     return order[0] if order else 0
 
 
+loaded = False  # whether a process forked from here has the library
+
+
 @cache  # a nursery below another has it all from there
 def _load() -> None:
+    global loaded
+    loaded = True
     for path in sorted((CORE / "lib").rglob("*.py")):
         name = ".".join(path.relative_to(CORE).with_suffix("").parts)
         if name.startswith(RARE):
@@ -137,23 +143,29 @@ def _ended() -> list[tuple[int, int]]:
 
 def _become(descriptors: Sequence[int]) -> NoReturn:
     """Turns this process into the tool that was asked for, and ends with it."""
+    keeper.die_with_parent()
+    os.setsid()
+    _, request, *streams = descriptors
+    asked = json.loads(os.pread(request, os.fstat(request).st_size, 0))
+    inherit = dict(zip(asked["inherit"], streams[3:], strict=True))
+    turn_into(asked["argv"], asked["cwd"], asked["env"], streams[:3], inherit)
+
+
+def turn_into(argv: list[str], cwd: str, env: Mapping[str, str], streams: Sequence[int], inherit: Mapping[str, int]) -> NoReturn:
+    """Of a forked process: from here on it is that tool, with these three streams. `inherit` names the variables that tell it the
+    numbers of the descriptors it keeps."""
     code = 1
     try:
-        _, request, *streams = descriptors
-        asked = json.loads(os.pread(request, os.fstat(request).st_size, 0))
-        kept = dict(zip(asked["inherit"], streams[3:], strict=True))
-        keeper.die_with_parent()
-        os.setsid()
-        high = [fcntl.fcntl(streams[number], fcntl.F_DUPFD, 10) for number in range(3)]  # none is overwritten before its turn
-        kept = {name: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for name, descriptor in kept.items()}
+        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in streams]  # none is overwritten before its turn
+        kept = {name: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for name, descriptor in inherit.items()}
         for number in range(3):
             os.dup2(high[number], number)
-        _close_all_but(set(kept.values()))
-        os.chdir(asked["cwd"])
+        close_all_but(set(kept.values()))
+        os.chdir(cwd)
         os.environ.clear()
-        os.environ.update(asked["env"] | {name: str(descriptor) for name, descriptor in kept.items()})
-        _take_command_line(asked["argv"])
-        _run(asked["argv"][1:])
+        os.environ.update({**env, **{name: str(descriptor) for name, descriptor in kept.items()}})
+        take_command_line(argv)
+        _run(argv[1:])
         code = 0  # as of a script that simply ends
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -181,7 +193,7 @@ def _run(argv: list[str]) -> None:
     exec(code, main.__dict__)
 
 
-def _close_all_but(kept: set[int]) -> None:
+def close_all_but(kept: set[int]) -> None:
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if (number := int(entry)) > 2 and number not in kept:
             try:
@@ -190,7 +202,7 @@ def _close_all_but(kept: set[int]) -> None:
                 pass  # the descriptor the listing itself was read from
 
 
-def _take_command_line(argv: Sequence[str]) -> None:
+def take_command_line(argv: Sequence[str]) -> None:
     """So that `ps` and `pgrep` show what this process is. The kernel reads it from where the first one's was, and on
     into the environment behind it, which is moved out of the way first."""
     environment_now = dict(os.environ)

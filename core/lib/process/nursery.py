@@ -55,6 +55,22 @@ def open_nursery(serve: Callable[[socket.socket], NoReturn]) -> None:
     pid, _control = forked, ours
 
 
+def open_apart(program: Path) -> None:
+    """One for a process that has threads already: not forked from it, but a program that serves on the descriptor it is given."""
+    global pid, _control
+    if sys.platform == "linux":
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            argv = [sys.executable, str(program), str(theirs.fileno())]
+            child = subprocess.Popen(argv, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        pid, _control = child.pid, ours
+        child.returncode = 0  # `close_nursery` waits for it
+
+
+def is_open() -> bool:
+    return _control is not None
+
+
 def lent_nursery() -> int | None:
     """The descriptor of the nursery that started this process, taken out of the environment."""
     text = os.environ.pop(names.NURSERY, "")
@@ -145,14 +161,19 @@ class Child:
         return self.returncode
 
 
-def start(argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], inherit: Mapping[str, int], stdin: bool) -> Child:
-    """Starts a tool. `inherit` names the variables that tell it the numbers of the descriptors it is given."""
-    assert _control
-    for word in argv:  # what a new interpreter could not be told, we are not told either
+def require_words(argv: Sequence[str]) -> None:
+    """What a new interpreter could not be told, nobody is told."""
+    for word in argv:
         if "\0" in word:
             raise ValueError("embedded null byte")
         if len(os.fsencode(word)) >= ARGUMENT_LIMIT:
             raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+
+
+def start(argv: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], inherit: Mapping[str, int], stdin: bool) -> Child:
+    """Starts a tool. `inherit` names the variables that tell it the numbers of the descriptors it is given."""
+    assert _control
+    require_words(argv)
     channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     asked = {"argv": list(argv), "cwd": os.fspath(cwd) if cwd else _here(), "env": dict(env), "inherit": list(inherit)}
     request = os.memfd_create("request")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from lib.process import keeper
 
 stopping = threading.Event()  # set once, when this process has been asked to end
 called_by_tool = False  # and not by a person or an agent: only to a tool is the outcome handed over
-stop_softly: Callable[[], None] | None = None  # what to do then instead of raising, where raising would be unsafe
+Stop = Callable[[], None]
+stop_softly: Stop | None = None  # what to do then instead of raising, where raising would be unsafe
 session_lock: int | None = None  # a descriptor every child inherits: the lock lasts until the whole tree has ended
 starting = threading.Lock()
 own_children: set[int] = set()
@@ -36,8 +38,23 @@ def grace_seconds(layer: int) -> float:
 
 
 def hear_caller() -> None:
-    global called_by_tool
+    global called_by_tool, _heard
     called_by_tool = bool(os.environ.pop(names.CALLER, ""))
+    _heard = os.environ.pop(names.HEARD, "")
+
+
+_heard = ""
+HEARD_SECONDS = 10.0
+
+
+def wait_until_heard() -> bool:
+    """Of what was handed over, where somebody stands between this process and its caller: from then on it is not done again."""
+    until = time.monotonic() + HEARD_SECONDS
+    while _heard and not Path(_heard).exists():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.002)
+    return True
 
 
 def inherit_lock() -> None:

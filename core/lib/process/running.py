@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from lib.contract import Interrupted
 from lib.process import keeper, processes
-from lib.process.backend import Backend, Command, Finished, OnLine, Status
+from lib.process.backend import Backend, Command, Finished, OnLine, Status, ToolCall
 from lib.process.local import Local
 
 LOOK_SECONDS = 0.1  # between two looks at the clock
@@ -29,12 +29,13 @@ def run(
     on_line: OnLine = lambda line: None,
     stdout_file: Path | None = None,
     silence_seconds: float | None = None,
+    tool: ToolCall | None = None,
 ) -> Finished:
     """Each stderr line goes to `on_line` as it comes; stdout is returned whole, or, with `stdout_file`, both streams go to that
     file."""
     if processes.stopping.is_set():
         raise Interrupted()
-    command = Command(secrets.token_hex(8), tuple(argv), dict(env), cwd, stdin, stdout_file)
+    command = Command(secrets.token_hex(8), tuple(argv), dict(env), cwd, stdin, stdout_file, tool)
     running = backend.start(command, on_line)
     deadline = time.monotonic() + timeout_seconds if timeout_seconds else None
     why: Status | None = None

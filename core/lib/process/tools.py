@@ -20,10 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lib import names
-from lib.contract import CORE, HANDED, STATUS, ExitCode, Json, StrataError, nearest, part
+from lib.contract import CORE, HANDING_OVER, STATUS, ExitCode, Json, StrataError, nearest, part
 from lib.disk import lenient, places
 from lib.process import processes, running
-from lib.process.backend import Finished, Status
+from lib.process.backend import Finished, Status, ToolCall
 
 _LAYER = re.compile(r"^TOOL = Tool\(.*?\blayer=(\d)", re.M | re.S)
 SILENT_SECONDS = 900.0  # a tool says something every half minute; one that is silent for so long is stopped or stuck
@@ -196,10 +196,13 @@ def call_tool(
     timeout_seconds: float | None = None,
     on_line: Callable[[str], None] = lambda line: None,
     judgement: bool = False,
+    needs: tuple[str, ...] = (),
 ) -> ToolResult:
-    """Calls a tool of the layer below and returns what it said, if that can be believed."""
+    """Calls a tool of the layer below and returns what it said, if that can be believed. `needs`: labels of the machine it runs
+    on, where that may be another one."""
     script = find_tool(name)
     check_layer(caller_layer, script, judgement)
+    ours = ToolCall(script.name, layer_of(script) or 0, tuple(arguments), needs) if script.parent == CORE else None
     handed: dict[str, str] = {}
 
     def hear(line: str) -> None:
@@ -218,6 +221,7 @@ def call_tool(
             grace=processes.grace_seconds(caller_layer),
             on_line=hear,
             silence_seconds=SILENT_SECONDS,
+            tool=ours,
         )
 
     finished = once()
@@ -227,7 +231,7 @@ def call_tool(
     if finished.status is Status.LOST:
         error = {
             "code": "LOST",
-            "message": f"nobody knows what became of {name}",
+            "message": f"nobody knows what became of {name}{f': {finished.tail}' if finished.tail else ''}",
             "hint": "resume: what it finished is not done again",
         }
         return ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": error}, handed)
@@ -253,7 +257,7 @@ def path_of(script: Path) -> dict[str, str]:
 
 def hand_over(line: str) -> dict[str, str]:
     """Of such a line: which attempt, and the hash of its outcome."""
-    if not line.startswith(f'{{"event": "{HANDED}"'):
+    if not line.startswith(HANDING_OVER):
         return {}
     try:
         told = json.loads(line)

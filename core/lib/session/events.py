@@ -92,10 +92,11 @@ def emit_event(layer: str, stage: str, status: str, *, elapsed_ms: int | None = 
     show(event)
 
 
-def hand_over(attempt: str, sha256: str) -> None:
-    """For the parent alone: what this executor is about to write down as its outcome."""
+def hand_over(attempt: str, sha256: str, path: str) -> None:
+    """For the parent alone: what this executor is about to write down as its outcome, and where in the session."""
     with _stderr_lock:
-        streams.write(sys.stderr, json.dumps({"event": HANDED, "attempt": attempt, "sha256": sha256}) + "\n")
+        told = {"event": HANDED, "attempt": attempt, "sha256": sha256, "path": path}
+        streams.write(sys.stderr, json.dumps(told) + "\n")
 
 
 def start_heart(layer: str, label: Callable[[], str]) -> None:

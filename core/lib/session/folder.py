@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -85,8 +86,15 @@ class Session:
         return str(resolved.relative_to(root)) if resolved.is_relative_to(root) else str(path)
 
 
-def open_session(session_dir: str | None, session_base: str | None, topic: str, trace_id: str) -> Session:
-    """The session this process works in: the one named, the one it was started in, or a new one."""
+def open_session(
+    session_dir: str | None,
+    session_base: str | None,
+    topic: str,
+    trace_id: str,
+    settle: Callable[[Path], None] = lambda folder: None,
+) -> Session:
+    """The session this process works in: the one named, the one it was started in, or a new one. `settle`: ends what an earlier
+    run has left elsewhere, before anything is done in it."""
     inherited = os.getenv(names.SESSION)
     if session_dir:
         folder = Path(session_dir).resolve()  # the agent CLI compares real paths
@@ -103,6 +111,7 @@ def open_session(session_dir: str | None, session_base: str | None, topic: str, 
     held = None if inner else lock(folder)
     if held is not None:
         processes.session_lock = held
+        settle(folder)
         files.sweep(folder)
     if not (folder / FORMAT).exists():
         files.write_atomic(folder / FORMAT, f"{VERSION}\n")

@@ -78,6 +78,7 @@ class Outcome(Struct, frozen=True):
     number: int = 0
     finished_at: str = ""
     duration_seconds: float = 0.0
+    worker: str = ""  # that did it, where that was not beside the run
     driver: str = ""
     result: str = ""
     structured_output: Any = None
@@ -185,3 +186,4 @@ class Begun(Struct, frozen=True):
     may_write: tuple[str, ...]
     at: str
     isolation: str = ""
+    worker: str = ""

@@ -17,6 +17,7 @@ from lib.disk import locks, records
 from lib.process import processes
 
 LOCK_NAME = ".lock"
+PLACED = ".placed"  # what the run has on other machines
 RENEW_SECONDS = 5.0
 SIZE = 400  # bytes of the file
 LEASE_SECONDS = 30.0  # a run on another machine that has not been heard of for so long is gone
@@ -89,6 +90,11 @@ class Owner(Struct, frozen=True):
         """In one piece, always of the same length: whoever reads it at that moment sees one or the other."""
         os.pwrite(descriptor, json.dumps(asdict(self)).ljust(SIZE).encode() + b"\n", 0)
         os.ftruncate(descriptor, SIZE + 1)
+
+    @property
+    def name(self) -> str:
+        """This run and no other; nothing once it has let go."""
+        return f"{self.host}/{self.boot}/{self.pid}/{self.began}" if self.renewed else ""
 
     @property
     def elsewhere(self) -> bool:

@@ -12,7 +12,15 @@ from lib.disk import files, records
 EFFECTIVE = "effective-config.json"
 # Of a command line, what belongs to one run and not to the session.
 _ONCE = ("--session-dir", "--session-base", "--resume", "--answer", "--from", "--until", "--driver", "--extra-context")
-KEPT = ("model", "fixtures", "inherit_settings", "accept_drift", "max_wait", "approve_plan")  # flags a resume need not repeat
+KEPT = (
+    "model",
+    "fixtures",
+    "inherit_settings",
+    "accept_drift",
+    "max_wait",
+    "approve_plan",
+    "backend",
+)  # flags a resume need not repeat
 
 
 class _Settings(Struct, frozen=True):

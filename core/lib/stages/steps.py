@@ -124,7 +124,7 @@ def _attempt(call: Call, stage: Stage, order: Order, kind: str, last: Outcome | 
     arguments = _command(call, stage, order, kind, last, cwd)
     try:
         # The executor keeps the clock of each attempt, and each check its own: a second one here would end what is parked.
-        reply = call.call(tool, arguments)
+        reply = call.call(tool, arguments, needs=order.task.limits.needs)
     except (ValueError, OSError) as error:  # a NUL, a lone surrogate or too many bytes in an argument
         problem = {"code": "CHILD_NOT_STARTED", "message": f"{tool}: {error}", "hint": "large or odd texts belong in files"}
         reply = tools.ToolResult(ExitCode.FAILURE, {"status": "failure", "exit_code": 1, "error": problem})

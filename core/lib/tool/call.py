@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from lib.disk import files, places
 from lib.process import tools
 from lib.session import began, events, ledger, remembered, signals, trace, watchers
 from lib.session.folder import Session, open_session
+from lib.session.owner import PLACED
 from lib.tool import depth as depths
 from lib.tool import grant
 
@@ -51,6 +52,7 @@ class Call(Struct):
     artifact: Path | None = None  # what the final signal points at
     timer: events.Timer = field(default_factory=events.Timer)
     looking: bool = False  # only reads: leaves no word in the session
+    reach_workers: Callable[[Call], None] | None = None  # for the outermost tool: what it starts may run on other machines
     _session: Session | None = None
 
     @property
@@ -74,7 +76,7 @@ class Call(Struct):
         asked = self.options.session_dir
         if self.grant and inherited and asked and Path(asked).resolve() != Path(inherited).resolve():
             raise StrataError("WIDENING_REFUSED", "an agent cannot start work in another session", "leave out --session-dir")
-        self._session = open_session(asked, self.options.session_base, topic, trace.get_trace_id() or "")
+        self._session = open_session(asked, self.options.session_base, topic, trace.get_trace_id() or "", _settle)
         files.works_in = self._session.folder
         if self._session.outermost:
             ledger.Ledger(self._session.folder).close_open()
@@ -84,14 +86,22 @@ class Call(Struct):
         self.label = label
         self.trace_id = trace.propagate_trace_id(self._session.folder)
         os.environ[names.SESSION] = str(self._session.folder)
+        if self._session.outermost and self.reach_workers and self.backend:
+            self.reach_workers(self)
         if self._session.outermost and self.tool.layer in (2, 3) and not self.grant:
-            remembered.keep(self._session.folder, self.tool.name, self.driver, sys.argv[1:])
+            where = ["--backend", self.backend] if self.backend and "--backend" not in " ".join(sys.argv) else []
+            remembered.keep(self._session.folder, self.tool.name, self.driver, [*where, *sys.argv[1:]])
         signals.clear(self._session.folder, LAYER_NAMES[self.tool.layer], label)  # an old run's word is not this one's
         if self._session.outermost and self.tool.layer:
             for watcher in watchers.watchers:
                 watcher.opened(self._session.folder)
         self.report("started")
         return self._session
+
+    @property
+    def backend(self) -> str:
+        """What the command line says, an earlier run, or the plan; then what the environment says."""
+        return str(getattr(self.options, "backend", None) or os.getenv("STRATA_BACKEND", ""))
 
     def keep_places(self) -> None:
         """Says where this run looks for what is named, and what it found that is not the house's own."""
@@ -142,3 +152,11 @@ class Call(Struct):
             on_line=events.relay,
             **options,
         )
+
+
+def _settle(session: Path) -> None:
+    """Ends what an earlier run has left on other machines, where there was one that worked there."""
+    if (session / PLACED).exists():
+        from lib.machines import placed
+
+        placed.settle(session, lambda count: events.emit_event("monitor", "backend", "settling", detail={"left": count}))

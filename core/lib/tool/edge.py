@@ -55,6 +55,9 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
     add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
     add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
     add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
+    if tool.layer >= 2:
+        where = "where executors run: temporal://HOST:7233/NAMESPACE, or local (config/machines/README.md; or STRATA_BACKEND)"
+        add("--backend", metavar="ADDRESS", help=where)
     add("--max-wait", type=seconds, metavar="SECONDS", help="how long to wait for a rate limit to reset (default: 6 hours)")
     add("--accept-drift", action="store_true", help="replay even where the prompt differs from the recorded one")
     return parser
@@ -73,6 +76,8 @@ def run(
     keeper.become_subreaper()
     processes.inherit_lock()
     processes.hear_caller()
+    if names.BACKEND in os.environ:
+        _join_run()
     interrupts = _Signals()
     keeper.watch_lease(lambda: _parent_is_gone(tool.layer))
     keeper.watch_starter(lambda: _parent_is_gone(tool.layer))
@@ -82,6 +87,7 @@ def run(
             parser = _parser(tool)
             arguments(parser)
             call = _read_call(tool, parser, words)
+            call.reach_workers = _workers.begin if tool.layer >= 2 else None
             events.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
             document = main(call)
     except AlreadyDone as done:
@@ -95,6 +101,7 @@ def run(
     for watcher in watchers.watchers:
         watcher.left()
     processes.say_stop()
+    _workers.end()
     nursery.close_nursery()
     keeper.end_descendants(ask_seconds=0.2)
     code = ExitCode(document.get("exit_code", ExitCode.FAILURE))
@@ -108,6 +115,36 @@ def run(
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
     sys.exit(int(code))
+
+
+class _Workers:
+    """Those of a run that places commands on other machines. Without one, nothing of that is imported."""
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], None]] = []
+
+    def begin(self, call: Call) -> None:
+        from lib.machines import submission
+
+        placer = submission.begin(call.backend, call.session.folder, events.relay)
+        if placer:
+            self._ends.append(placer.end)
+
+    def end(self) -> None:
+        for end in self._ends:
+            end()
+
+
+_workers = _Workers()
+
+
+def _join_run(address: str = "") -> None:
+    """What this tool starts is placed as that of the run it belongs to."""
+    from lib.machines import placing
+    from lib.machines.address import Address
+
+    Address.parse(address)  # what is wrong with it is said before anything is begun
+    placing.join()
 
 
 def _draw(call: Call, document: Json) -> None:
@@ -135,6 +172,8 @@ def _read_call(tool: Tool, parser: argparse.ArgumentParser, words: Words | None)
     cwd = Path(options.cwd or ".").resolve()  # the agent CLI compares real paths
     if not cwd.is_dir():
         usage(f"--cwd {options.cwd}: there is no such folder")
+    if getattr(options, "backend", None):
+        _join_run(options.backend)
     places.stand(cwd)
     if options.cwd:
         grant.check(current_grant, folders=(cwd,))

@@ -16,12 +16,13 @@ from lib.plan.orchestration import Group, Question, Stage
 from lib.plan.plan import Plan
 from lib.session import catalogue, events, produced
 from lib.session.documents import Manifest
-from lib.session.owner import LOCK_NAME
+from lib.session.owner import LOCK_NAME, PLACED
 from lib.session.step import in_runs
 from lib.view import reader, terminal, ways
 from lib.view.tree import Node, Scene
 
 MEMBERS = 6  # of one stage that are named
+LATELY_SECONDS = 60.0
 UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -81,7 +82,7 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
         newest = max((p.lstat().st_mtime for p in path.iterdir()), default=path.stat().st_mtime)
         if time.time() - newest < older_than:
             continue
-        if catalogue.alive(path) or locks.is_held(path / LOCK_NAME):
+        if catalogue.alive(path) or locks.is_held(path / LOCK_NAME) or _works_elsewhere(path):
             staying.append({"session": path.name, "why": "it is running"})
         elif _waits(path):
             staying.append({"session": path.name, "why": "it waits for a person"})
@@ -90,6 +91,12 @@ def old(base: Path, older_than: float) -> tuple[list[Path], list[Json]]:
         else:
             going.append(path)
     return going, staying
+
+
+def _works_elsewhere(session: Path) -> bool:
+    """Whether a worker renews its lease in it: a run that was killed may have left one that does not know yet."""
+    leases = session.glob(f"{PLACED}/*/lease-*")
+    return any(time.time() - lease.stat().st_mtime < LATELY_SECONDS for lease in leases)
 
 
 def _waits(session: Path) -> bool:

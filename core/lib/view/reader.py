@@ -49,6 +49,7 @@ PARKINGS = ("parked", "unparked")
 
 class _Meta(Struct, frozen=True):
     agent: str = ""
+    worker: str = ""
 
 
 class Reader:
@@ -146,6 +147,7 @@ class Reader:
         began = self._begun.get(step.slug) if going else None
         this = Row(step, place, number, RUNNING if going else CUT_SHORT, task.kind if task else "")
         this.agent = lenient.read(path / "meta.json", _Meta).agent
+        this.worker = lenient.read(path / BEGUN, _Meta).worker
         this.started = began or _made(path)
         this.ended = None if going else beat or _touched(path)
         this.parked = self._parked(step)
@@ -306,6 +308,7 @@ def _ended(step: Step, place: str, number: int, known: Outcome) -> Row:
         list(known.denials),
         known.stays,
         known.number,
+        worker=known.worker,
     )
 
 

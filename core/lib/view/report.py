@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,9 +61,17 @@ def text(session: Path, seen: Scene | None = None) -> str:
     for folder, report in zip(phases, reports, strict=True):
         lines += _phase(seen, folder, report, nodes)
     lines += _runs(seen, session, nodes, ())  # of an orchestrator that was run alone
+    lines += _workers(seen)
     failed = [f"- `{s.layer}-{s.name}`: {s.status}" for s in signals.present(session) if s.status == "fail"]
     lines += ["## Signals of failure", "", *failed, ""] if failed and (error or not phases) else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _workers(seen: Scene) -> list[str]:
+    """Which machine did how much, where there were several."""
+    did = Counter(one.worker for one in seen.root.every_row() if one.worker)
+    lines = [f"- {name}: {number} attempt{'s' if number > 1 else ''}" for name, number in sorted(did.items())]
+    return ["## Workers", "", *lines, ""] if lines else []
 
 
 def _nodes(node: Node, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:

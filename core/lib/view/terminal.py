@@ -163,6 +163,8 @@ def _line(node: Node, depth: int, now: float, bar: int) -> Text:
     if node.retries:
         line.append(f"  {node.retries} more {'try' if node.retries == 1 else 'tries'}", style="yellow")
     last = node.rows[-1] if node.rows else None
+    if last and last.worker and last.status != "success":
+        line.append(f"  on {last.worker}", style="dim")
     if last and last.status in (RUNNING, PARKED):
         line.append(f"  {last.agent} {last.doing}".rstrip(), style="cyan")
     elif node.note and node.status not in ("success", PENDING):

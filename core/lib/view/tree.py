@@ -44,6 +44,7 @@ class Row(Struct):
     end: int = 0  # the number of its end among all of the session
     doing: str = ""  # while it runs: its last tool call
     parked: list[tuple[float, float | None]] = []
+    worker: str = ""  # that does it, where that is another machine
 
     @property
     def message(self) -> str:

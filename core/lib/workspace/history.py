@@ -147,8 +147,10 @@ class Beat:
         while not self._ended.wait(BEAT_SECONDS):
             try:
                 os.utime(self._path)
-            except OSError:
+            except FileNotFoundError:
                 return  # its folder is gone, and so is the reason to beat
+            except OSError:
+                continue  # a shared folder may be away for a moment
 
     def stop(self) -> None:
         self._ended.set()

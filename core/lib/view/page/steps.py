@@ -31,7 +31,7 @@ def leaves(node: Node, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 def filters(names: tuple[str, ...], node: Node) -> dict[str, Any]:
     """What the filter of the page looks at."""
-    words = " ".join([*names, node.status, *(f"{t.agent} {t.model} {t.kind}" for t in node.rows)]).lower()
+    words = " ".join([*names, node.status, *(f"{t.agent} {t.model} {t.kind} {t.worker}" for t in node.rows)]).lower()
     bad = any(kind(s) in ("bad", "open") for s in (node.status, *(t.status for t in node.rows)))
     bad = bad or node.retries or any(t.denials for t in node.rows)
     return {"data_leaf": words, "data_bad": int(bool(bad))}
@@ -65,7 +65,7 @@ def _attempt(one: Row) -> str:
     turn = f"round {one.step.round}, " if one.step.round else ""
     again = f" ({one.kind})" if one.kind not in ("", "first") else ""
     took = terminal.clock(one.ended - one.started) if one.started and one.ended else ""
-    words = [f"{turn}attempt {one.number}{again}", one.agent, one.model, took]
+    words = [f"{turn}attempt {one.number}{again}", one.agent, one.model, f"on {one.worker}" if one.worker else "", took]
     words += [f"{one.usd:.4f} USD" if one.usd else "", f"{one.tokens:,} tokens" if one.tokens else "", one.doing]
     head = [tag("span", e(" · ".join(w for w in words if w)), cls="meta"), badge(one.status)]
     head += [badge("waiting", f"{len(one.denials)} denied")] if one.denials else []
