@@ -5,7 +5,6 @@ Prints a table and, last, one line of JSON. Absolute times mean nothing on a sha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import resource
@@ -24,14 +23,14 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "core")]
 
-from benchmarks import academic, downstream, research  # noqa: E402
+from benchmarks import academic, downstream, machines, research  # noqa: E402
 from lib.process import keeper  # noqa: E402
+from replayed import AGENT, fan  # noqa: E402
 from scripted_model.forge_story import Story  # noqa: E402
 from scripted_model.server import say, scripted, turns  # noqa: E402
 from support import CORE, House  # noqa: E402
 
 REPEATS = 5
-AGENT = "---\nname: trial\ndescription: A trial.\nstrata: {completion: stage}\n---\nYou do the task.\n"
 
 
 def seconds(argv: list[str], env: dict[str, str], cwd: Path) -> float:
@@ -110,36 +109,6 @@ def b(folder: Path) -> dict[str, float]:
         bare = lambda: seconds([sys.executable, str(folder / "bare.py")], env, made.workspace)  # noqa: E731
         plain = lambda: seconds([str(cli), "-p", "x", "--tools", ""], env, made.workspace)  # noqa: E731
         return {"b (÷ bare SDK)": ratio(ours, bare), "b (÷ claude -p)": ratio(ours, plain)}
-
-
-def fan(made: House, count: int, cap: int, name: str) -> list[str]:
-    """A command line that replays `count` agent stages. The first was recorded; the others are copies of it by name."""
-    keys = [f"item-{n:04}" for n in range(count)]
-    (made.folder / "prompts/executors/trial.md").write_text(AGENT)
-
-    def write(items: list[str]) -> None:
-        made.orchestrator(
-            f"version: 1\nname: {name}\nparams: {{items: {{type: list, default: {json.dumps(items)}}}}}\nstages:\n"
-            f"  - {{name: a, agent: trial, foreach: {{items: param.items, cap: {cap}, max_items: 10000}}}}\n",
-            name,
-        )
-
-    recorded = made.folder / f"recorded-{name}"
-    write(keys[:1])
-    with scripted(turns(say("STAGE_TASK_COMPLETE"))) as model:
-        env = model.environment(str(made.folder / "claude"))
-        ran = made.json("orchestrator", name, "--driver", "record", "--session-dir", str(recorded), **env)
-        assert ran.code == 0, ran.stderr
-    write(keys)
-    (first,) = recorded.rglob(keys[0])
-    for key in keys[1:]:
-        copy = Path(shutil.copytree(first, first.with_name(key))) / "attempt-1"
-        prompt = (copy / "prompt.md").read_text().replace(keys[0], key)
-        (copy / "prompt.md").write_text(prompt)
-        meta = json.loads((copy / "meta.json").read_text())
-        meta["prompt_sha256"] = hashlib.sha256(prompt.encode()).hexdigest()
-        (copy / "meta.json").write_text(json.dumps(meta))
-    return made.argv("orchestrator", name, "--driver", "replay", "--fixtures", str(recorded))
 
 
 def c(folder: Path, count: int = 200) -> float:
@@ -327,9 +296,16 @@ def k(folder: Path) -> dict[str, float | str]:
     return academic.figures(folder)
 
 
+def l(folder: Path) -> dict[str, float | str]:  # noqa: E743 - the benchmarks are letters
+    """Many machines: see machines.py."""
+    return machines.figures(folder)
+
+
 TARGETS = {
     **{"a": 1.4, "b (÷ bare SDK)": 1.1, "b (÷ claude -p)": 1.5, "c": 3.5, "d": 1.1, "e": 0.02},
     **{"show ÷ reading": 3.0, "report ÷ reading": 3.0, "tool stage ÷ LangGraph": 1.0, "agent stage ÷ LangGraph": 2.3},
+    **{"machines: a stage without a backend ÷ with none of it there": 1.05},
+    **{"machines: a lost step runs again ÷ 5 s heartbeat": 3.0},
     **{f"forge, {word}: one by one ÷ together": f"at least {n}" for word, n in (("CT", 2), ("V", 1.5), ("R", 2.5))},
 }
 
@@ -338,7 +314,7 @@ def main() -> None:
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     loaded = f"load {load:.1f} on {cores} cores" if load > cores / 4 else ""
     found: dict[str, float | str] = {}
-    for name in sys.argv[1:] or list("abcdefghijk"):
+    for name in sys.argv[1:] or list("abcdefghijkl"):
         folder = Path(tempfile.mkdtemp(prefix="strata-benchmark-"))
         try:
             result = globals()[name](folder)
