@@ -19,7 +19,7 @@ TABLE = f"""\
 33 22 0:43 / /old rw,relatime - nfs files:/old rw,vers=3,nolock,noac,local_lock=all,addr=10.0.0.1
 34 22 0:44 / /my\\040disk rw,relatime - fuse.sshfs me@there:/ rw,user_id=0,group_id=0
 35 22 0:45 / /scratch rw,relatime - lustre 10.0.0.1@tcp:/scratch rw,flock,lazystatfs
-36 22 0:46 / /work rw,relatime - lustre 10.0.0.1@tcp:/work rw,localflock,lazystatfs
+36 22 0:46 / /burst rw,relatime - lustre 10.0.0.1@tcp:/burst rw,localflock,lazystatfs
 37 30 0:47 / /shared/over rw,relatime - tmpfs tmpfs rw,size=1024k
 38 37 0:48 / /shared/over rw,relatime - ceph 10.0.0.1:/ rw,name=strata,acl
 """
@@ -37,7 +37,7 @@ TABLE = f"""\
         ("/old", "nfs", "nolock"),
         ("/my disk/s", "fuse.sshfs", "sshfs"),
         ("/scratch/s", "lustre", ""),
-        ("/work/s", "lustre", "localflock"),
+        ("/burst/s", "lustre", "localflock"),
         ("/shared/over/s", "ceph", ""),
     ],
 )
