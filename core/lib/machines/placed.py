@@ -13,6 +13,7 @@ import json
 import re
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from lib import names
-from lib.contract import StrataError
+from lib.contract import ExitCode, StrataError
 from lib.disk import files, locks, records
 from lib.machines import lease
 from lib.machines.lease import Lease, Watch
@@ -99,6 +100,9 @@ WITHDRAWN = "withdrawn"  # nobody wants it any more
 REFUSED = "refused"  # no worker of this kind may run it
 UNSEEN = "unseen"  # the worker does not see what it has to
 FAILED = "failed"  # it cannot be run for now, wherever it is tried
+
+
+STOPPED = (ExitCode.INTERRUPTED, -signal.SIGTERM)  # how a command ends that somebody has asked to
 
 
 def write(folder: Path, order: Order, stdin: bytes | None) -> str:

@@ -20,7 +20,7 @@ from lib import names
 from lib.contract import HANDING_OVER, STATUS, ExitCode, Interrupted, Json, StrataError
 from lib.machines import lease, placed
 from lib.machines.address import Asked, Told, Way
-from lib.machines.placed import FAILED, REFUSED, Order, Result, Ticket
+from lib.machines.placed import FAILED, REFUSED, STOPPED, Order, Result, Ticket
 from lib.process import nursery, processes, running
 from lib.process.backend import Backend, Command, Finished, OnLine, Running, Status, ToolCall
 
@@ -172,6 +172,7 @@ class PlacedRunning:
             placed.stop(self.folder, END_GRACE_SECONDS)
             placed.await_free(self.folder, END_GRACE_SECONDS + placed.PATIENCE_SECONDS)
             known = placed.result(self.folder, self._key, ended=True)
+            known = None if known and known.exit_code in STOPPED else known  # it was we who stopped it: that is no verdict
         if known:
             return self._printed(known)
         self._withdraw(END_GRACE_SECONDS)

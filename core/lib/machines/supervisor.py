@@ -28,12 +28,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lib import names
-from lib.contract import HANDING_OVER, ExitCode
+from lib.contract import HANDING_OVER
 from lib.disk import files, lenient, records
 from lib.machines import captive, lease, placed
 from lib.machines.captive import Captive, Deadman
 from lib.machines.lease import Lease, Watch
-from lib.machines.placed import CUT, FAILED, REFUSED, RESULT, UNSEEN, WITHDRAWN, Order, OwnRun, Result, Ticket, Word
+from lib.machines.placed import CUT, FAILED, REFUSED, RESULT, STOPPED, UNSEEN, WITHDRAWN, Order, OwnRun, Result, Ticket, Word
 from lib.machines.prepared import Prepared
 from lib.process import forking, keeper
 
@@ -42,7 +42,6 @@ CUT_GRACE_SECONDS = 3.0  # nobody waits for it here any more: what it can still 
 TIMES = 5  # a command that was begun so often and never ended is not begun again
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.E2BIG)  # for every worker
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)  # for this one: it may run as another user
-_STOPPED = (ExitCode.INTERRUPTED, -signal.SIGTERM)
 _FOREIGN = ("TEMPORAL_", "STRATA_PAYLOAD_KEY")  # the worker's own, and nothing to a tool
 
 
@@ -195,7 +194,7 @@ def _run(
     if why and keeping.grace is None:  # it did not end by itself; what it had to say may have been said before that
         known = placed.result(folder, key, ended=True)
         return Word(RESULT, result=known) if known else why
-    if keeping.grace is None and command.exit_code in _STOPPED:
+    if keeping.grace is None and command.exit_code in STOPPED:
         return Word(CUT, "somebody on its machine stopped it")  # its run goes on
     out, err = command.stdout, command.stderr
     found = Result(

@@ -15,7 +15,7 @@ from lib.contract import HANDED, Interrupted, StrataError
 from lib.machines import placed, placing
 from lib.machines.address import Address, Asked, Told, Way, queue
 from lib.machines.lease import Lease
-from lib.machines.placed import REFUSED, RESULT, Result, Word
+from lib.machines.placed import FAILED, REFUSED, RESULT, Result, Word
 from lib.process import running
 from lib.process.backend import Command, Finished, Status, ToolCall
 from lib.process.local import Local
@@ -154,6 +154,27 @@ def test_what_is_refused_is_an_error_that_no_retry_helps(trial: Trial) -> None:
         "because",
         True,
     )
+
+
+def test_what_another_worker_still_runs_is_ended_first_and_its_stop_is_no_verdict(trial: Trial) -> None:
+    """One says that it cannot be run, while another has it: an interruption of ours must not end the whole run."""
+    held = Lease.take(trial.folder, 1, "w1")
+    assert held
+
+    def run() -> None:
+        while placed.stopped(trial.folder) is None:
+            held.renew()
+        ended = trial.printed(b"{}", b"", 20)
+        (trial.folder / "result-1.json").write_bytes(msgspec.json.encode(ended))
+        held.release()
+
+    runs = threading.Thread(target=run)
+    runs.start()
+    trial.placer.tell(Told(word=Word(FAILED, "no room")))
+    finished = trial.finished()
+    runs.join()
+    assert json.loads(finished.stdout)["error"]["code"] == "NOT_RUN"
+    assert not trial.folder.exists(), "and nobody begins it any more"
 
 
 def test_a_run_whose_placer_has_ended_is_interrupted(trial: Trial) -> None:
