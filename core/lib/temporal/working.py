@@ -24,7 +24,7 @@ from temporalio.worker import Worker
 
 from lib.contract import CORE, Json, StrataError
 from lib.disk import records
-from lib.machines import house, placed
+from lib.machines import captive, house, placed
 from lib.machines.address import Shown
 from lib.machines.house import Facts
 from lib.machines.placed import CUT, REFUSED, UNSEEN, Ticket, Word
@@ -78,10 +78,19 @@ class Working:
         workers = [self._presence(), *(self._worker(queue) for queue in self._queues())]
         touching = asyncio.create_task(self._keep_touch())
         running = [asyncio.create_task(worker.run()) for worker in workers]
-        ready()
-        await asyncio.wait([asyncio.create_task(self.stopping.wait()), *running], return_when=asyncio.FIRST_COMPLETED)
+        stop = asyncio.create_task(self.stopping.wait())
+        while not all(worker.is_running for worker in workers) and not any(task.done() for task in (stop, *running)):
+            await asyncio.sleep(0.05)
+        if all(worker.is_running for worker in workers):
+            ready()
+        await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*(worker.shutdown() for worker in workers))  # all at once: none takes more while another drains
-        await asyncio.gather(*running)
+        try:
+            await asyncio.gather(*running)
+        except RuntimeError as error:  # as where the server goes away at the moment they begin
+            raise StrataError(
+                "BACKEND_UNREACHABLE", f"the Temporal client has given up: {error}", "start the worker again"
+            ) from None
         touching.cancel()
 
     def _queues(self) -> list[str]:
@@ -222,8 +231,8 @@ class Working:
         finally:
             child.stdin.close()
             ended = await asyncio.to_thread(_ended, child)
-            if ended != 0 and nursery.is_open():
-                end_orphans()  # of a supervisor that was killed; where there are namespaces the kernel has done it
+            if ended != 0 and nursery.is_open() and not captive.namespace():
+                end_orphans()  # of a supervisor that was killed: with namespaces the kernel has done it
             if heard:
                 sys.stderr.write((await heard).decode("utf-8", "replace"))
 
@@ -231,8 +240,10 @@ class Working:
 def _start(argv: list[str]) -> nursery.Child | subprocess.Popen[bytes]:
     """From the nursery beside the worker; one that is gone is not missed."""
     if nursery.is_open():
-        with contextlib.suppress(OSError):
+        try:
             return nursery.start(argv, cwd=None, env=os.environ, inherit={}, stdin=True)
+        except OSError:
+            nursery.close_nursery()
     with processes.starting:
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         processes.own_children.add(child.pid)
