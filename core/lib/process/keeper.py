@@ -1,25 +1,25 @@
 """Keeps processes from outliving the one that started them. Standard library only, and the names of the variables.
 
-As a module: what every tool uses to end all that runs below it. As a program, `python keeper.py [--parent PID] --
-COMMAND ARGS`, it stands between a tool and a foreign command (a check, the agent CLI): it adopts whatever the command
-leaves behind, and when its parent goes away, however that happens, it ends the command and everything below it.
+As a module: what every tool uses to end all that runs below it. As a program (`start_keeper.py`) it stands between a tool and a
+foreign command (a check, the agent CLI): it adopts whatever the command leaves behind, and when its parent goes away, however
+that happens, it ends the command and everything below it. Every agent waits for its start, so what few need is imported late.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-if __name__ == "__main__":
-    sys.path[0] = os.path.abspath(f"{__file__}/../../..")  # core: a script finds only what is beside it
 from lib import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing it would take as long as half of the rest
+    from typing import NoReturn
 
 GRACE_SECONDS = 4.0  # the agent CLI needs about a second to stop its own Bash children; every layer above waits longer
 _PR_SET_PDEATHSIG = 1
@@ -61,6 +61,8 @@ def parents() -> dict[int, int]:
                 except (FileNotFoundError, ProcessLookupError, IndexError):
                     continue  # it ended while we looked
     else:
+        import subprocess
+
         listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True)
         for line in listing.stdout.splitlines():
             pid, ppid = line.split()
@@ -195,25 +197,34 @@ def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
     threading.Thread(target=look, name="parent", daemon=True).start()
 
 
-def keep(command: list[str], parent: int) -> int:
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and by nothing else
+
+
+def keep(command: Sequence[str], parent: int) -> int:
     """Runs `command`, passes signals on to it, and leaves nothing of it behind."""
     become_subreaper()
     os.environ.pop(names.LOCK, None)  # the session's lock ends with us; the command has no part in it
-    child: subprocess.Popen[bytes] | None = None
+    child = 0
     stopping = False
+
+    def tell(number: int) -> None:
+        if child:
+            send(child, number)
 
     def stop(number: int, *_: object) -> None:
         nonlocal stopping
         if child and not stopping:
             polite = number == signal.SIGINT
-            child.send_signal(signal.SIGINT if polite else signal.SIGTERM)
-            for seconds, insist in ((GRACE_SECONDS * 0.6, child.terminate), (GRACE_SECONDS, child.kill))[0 if polite else 1 :]:
-                late = threading.Timer(seconds, insist)
+            tell(signal.SIGINT if polite else signal.SIGTERM)
+            insisting = ((GRACE_SECONDS * 0.6, signal.SIGTERM), (GRACE_SECONDS, signal.SIGKILL))
+            for seconds, order in insisting[0 if polite else 1 :]:
+                late = threading.Timer(seconds, tell, [order])
                 late.daemon = True
                 late.start()
         stopping = True
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _STOPPING:
         signal.signal(number, stop)
 
     def parent_is_gone() -> None:
@@ -223,27 +234,38 @@ def keep(command: list[str], parent: int) -> int:
         _watch_parent(parent, parent_is_gone)
     else:
         watch_lease(parent_is_gone)
+    code = -signal.SIGTERM
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)  # one that comes now is heard when there is somebody to pass it on to
     if not stopping:
-        try:
+        child = os.fork()
+        if not child:
             # Should the keeper itself be killed: the agent CLI is asked to stop its own children, anything else just ends.
-            farewell = signal.SIGTERM if parent else signal.SIGKILL
-            say_farewell = functools.partial(die_with_parent, farewell)
-            child = subprocess.Popen(command, preexec_fn=say_farewell)  # noqa: PLW1509 - one system call, already loaded
-        except OSError as error:
-            print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr)
-            return 127
-        if stopping:
-            child.terminate()
-        code = child.wait()
-    else:
-        code = -signal.SIGTERM
+            _become(command, signal.SIGTERM if parent else signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    if child:
+        _, status = os.waitpid(child, 0)
+        child, code = 0, os.waitstatus_to_exitcode(status)
     end_descendants(ask_seconds=0.2 if stopping else 0.0)
     return code if code >= 0 else 128 - code
 
 
-if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    parent_pid = 0
+def _become(command: Sequence[str], farewell: int) -> NoReturn:
+    """Of a forked process: from here on it is that command, with its three streams and nothing else of ours."""
+    try:
+        die_with_parent(farewell)
+        for number in (*_STOPPING, *_IGNORED_HERE):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+        os.closerange(3, max(os.sysconf("SC_OPEN_MAX"), 65536))
+        os.execvp(command[0], list(command))
+    except OSError as error:
+        os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def main(arguments: list[str]) -> NoReturn:
+    parent = 0
     if arguments[:1] == ["--parent"]:
-        parent_pid, arguments = int(arguments[1]), arguments[2:]
-    sys.exit(keep(arguments[1:] if arguments[:1] == ["--"] else arguments, parent_pid))
+        parent, arguments = int(arguments[1]), arguments[2:]
+    os._exit(keep(arguments[1:] if arguments[:1] == ["--"] else arguments, parent))  # nothing is left to take apart

@@ -100,4 +100,4 @@ def ask(
 def kept(argv: Sequence[str], parent: int = 0) -> list[str]:
     """The command under a keeper. `parent`: of one that is started by somebody who passes no lease on."""
     watched = ["--parent", str(parent)] if parent else []
-    return [sys.executable, "-S", "-E", str(CORE / "lib" / "process" / "keeper.py"), *watched, "--", *argv]
+    return [sys.executable, "-S", "-E", str(CORE / "lib" / "process" / "start_keeper.py"), *watched, "--", *argv]

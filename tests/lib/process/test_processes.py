@@ -104,6 +104,24 @@ running.run_kept(["sleep", "600"], env=dict(os.environ))
     assert not alive(int(done.stdout))
 
 
+def test_a_kept_command_gets_three_streams_and_nothing_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No lease, no lock, no signal that only Python ignores, and none that is held back."""
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')), [n for n in os.environ if n.endswith('_FD')])"
+    with (tmp_path / ".lock").open("w") as lock:
+        monkeypatch.setattr(processes, "session_lock", lock.fileno())
+        told = running.run_kept([PYTHON, "-I", "-S", "-c", code], env=dict(os.environ)).stdout.decode()
+        status = running.run_kept(["/bin/cat", "/proc/self/status"], env=dict(os.environ)).stdout.decode()
+    assert told == "['0', '1', '2', '3'] []\n"  # 3 is the listing itself
+    masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
+    assert int(masks["SigIgn"], 16) == int(masks["SigBlk"], 16) == 0
+
+
+def test_a_command_that_is_not_there_is_said_and_not_started() -> None:
+    finished = running.run_kept(["/no/such/program"], env=dict(os.environ))
+    assert finished.exit_code == 127
+    assert finished.tail == "cannot start /no/such/program: No such file or directory"
+
+
 def test_children_in_threads_end_when_the_process_is_asked_to_stop(tmp_path: Path) -> None:
     script = tmp_path / "tool.py"
     script.write_text(f"""
