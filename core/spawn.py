@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from typing import Any
+import sys
+from pathlib import Path
+from typing import Any, cast
 
 from lib import cli
 from lib.agent import sandbox
@@ -96,7 +98,8 @@ def main(call: Call) -> Json:
         request = make_request(call, attempt, prompt, system_prompt, schema, tools)
         request = replace(request, sandboxed=sandboxed, domains=tuple(options.domain))
         files.write_atomic(attempt.folder / "prompt.md", prompt)
-        files.write_atomic(attempt.folder / "system.md", system_prompt)
+        if Path(options.system_prompt or "") != attempt.folder / "system.md":  # an executor has put it there
+            files.write_atomic(attempt.folder / "system.md", system_prompt)
         roots = watched(request)
         before, hidden = Snapshot(roots, exclude=(call.session.folder,)), Hidden(request.cwd)
         answer = room.ask(request, step, ordinal, roots, load_sdk)
@@ -111,12 +114,14 @@ def main(call: Call) -> Json:
 
 
 def load_sdk() -> Any:
-    """Most of its import is mcp and jsonschema, of which it needs only names: we serve no tools from this process."""
+    """Most of its import is other packages, of which it needs only names: we serve no tools from this process."""
     unfit = (ImportError, AttributeError, TypeError, RuntimeError)
-    with contextlib.suppress(*unfit), standing_in("claude_agent_sdk", "mcp", "jsonschema"):
+    with contextlib.suppress(*unfit), standing_in("claude_agent_sdk", "mcp", "jsonschema", "importlib.metadata"):
         import claude_agent_sdk as sdk
-    give_back("jsonschema")  # we use it ourselves
+    give_back("jsonschema", "importlib.metadata")  # others use them, and we do
     import claude_agent_sdk as sdk  # for a version that needs the real ones
+
+    sys.modules.setdefault("opentelemetry", cast(Any, None))  # it would look for a span of this process, which has none
 
     return sdk
 

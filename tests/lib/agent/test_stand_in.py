@@ -16,11 +16,21 @@ CORE = Path(__file__).resolve().parents[3] / "core"
 def test_the_sdk_needs_only_names_of_mcp() -> None:
     words = (
         "import sys\nfrom lib.agent.drivers.stand_in import standing_in\n"
-        "with standing_in('claude_agent_sdk', 'mcp', 'jsonschema'):\n    import claude_agent_sdk as sdk\n"
-        "sdk.ClaudeAgentOptions(); assert 'pydantic' not in sys.modules; sdk.ToolAnnotations()"
+        "with standing_in('claude_agent_sdk', 'mcp', 'jsonschema', 'importlib.metadata'):\n    import claude_agent_sdk as sdk\n"
+        "sdk.ClaudeAgentOptions(); assert not {'pydantic', 'email'} & set(sys.modules); sdk.ToolAnnotations()"
     )
     done = subprocess.run([sys.executable, "-c", words], cwd=CORE, capture_output=True, text=True, check=False)
     assert "only a stand-in" in done.stderr, done.stderr
+
+
+def test_what_was_stood_in_for_is_there_for_others_afterwards() -> None:
+    words = (
+        "import spawn\nsdk = spawn.load_sdk()\nimport importlib.metadata, jsonschema\n"
+        "assert importlib.metadata.version('jsonschema') and jsonschema.Draft202012Validator({}).is_valid(1)\n"
+        "from claude_agent_sdk._internal._client_app import derive_client_app\nassert derive_client_app() is None"
+    )
+    done = subprocess.run([sys.executable, "-c", words], cwd=CORE, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Importing a library without a part of it that it loads at once and we never use.
 
 The agent SDK imports `mcp` and `jsonschema`, which take six times as long as the rest of it, for servers that run inside this
-process. We start none. While the SDK is imported a stand-in answers for them: whatever is asked for by name is there, and refuses
-to be used. An SDK that needs more of them than names gets the real ones.
+process; we start none. And it imports `importlib.metadata`, with all of `email`, to name an app that is not a script. While the
+SDK is imported a stand-in answers for them: whatever is asked for by name is there, and refuses to be used. An SDK that needs
+more of them than names gets the real ones.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Finder:
         self.packages = packages
 
     def find_spec(self, name: str, _path: Sequence[str] | None = None, _target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.split(".", maxsplit=1)[0] in self.packages else None  # type: ignore[arg-type]
+        return ModuleSpec(name, self, is_package=True) if _in(name, self.packages) else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Module(spec.name)
@@ -60,14 +61,25 @@ def standing_in(user: str, *packages: str) -> Generator[None]:
         yield
     except BaseException:  # whatever it was: a half-imported library must not stay behind
         for added in set(sys.modules) - before:
-            if added.split(".")[0] in (user, *packages):
-                del sys.modules[added]
+            if _in(added, (user, *packages)):
+                _forget(added)
         raise
     finally:
         sys.meta_path.remove(finder)  # type: ignore[arg-type]
 
 
-def give_back(package: str) -> None:
-    """From now on the real one is imported, for all but who got the stand-in."""
-    for name in [n for n, module in sys.modules.items() if n.split(".")[0] == package and isinstance(module, _Module)]:
-        del sys.modules[name]
+def give_back(*packages: str) -> None:
+    """From now on the real ones are imported, for all but who got the stand-ins."""
+    for name in [n for n, module in sys.modules.items() if _in(n, packages) and isinstance(module, _Module)]:
+        _forget(name)
+
+
+def _in(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _forget(module: str) -> None:
+    del sys.modules[module]
+    above, _, name = module.rpartition(".")
+    if above in sys.modules:
+        vars(sys.modules[above]).pop(name, None)
