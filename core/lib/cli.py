@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import NoReturn
 
+from lib import start  # noqa: F401 # pyright: ignore[reportUnusedImport] - before the rest
 from lib.contract import Json
 from lib.tool import edge
 from lib.tool.call import Call, Tool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import shlex
 from collections.abc import Iterable
@@ -141,11 +140,18 @@ class Interrupted(StrataError):  # noqa: N818 - a role, like KeyboardInterrupt, 
         super().__init__("INTERRUPTED", message, "run the same command again to go on from here", ExitCode.INTERRUPTED)
 
 
+def close_to(word: str, names: Iterable[str], alike: float = 0.6) -> str:
+    """Of these names the one that was probably meant; nothing where none is near."""
+    import difflib  # only where something went wrong: no other start of a tool pays for it
+
+    return next(iter(difflib.get_close_matches(word, list(names), 1, alike)), "")
+
+
 def nearest(word: str, known: Iterable[str], label: str = "there are") -> str:
     """The hint for a name that is not known: the one that was probably meant, or all there are."""
     names = sorted(known)
-    near = difflib.get_close_matches(word, names, 1, 0.5)
-    return f"did you mean {near[0]}?" if near else f"{label}: {', '.join(names) or 'none'}"
+    near = close_to(word, names, 0.5)
+    return f"did you mean {near}?" if near else f"{label}: {', '.join(names) or 'none'}"
 
 
 def usage(message: str, hint: str = "") -> NoReturn:

@@ -13,7 +13,7 @@ LIB = CORE / "lib"
 # From the ground up. A room imports those before it, and modules of its own.
 ROOMS = ("disk", "evidence", "process", "session", "machines", "tool", "temporal", "plan", "workspace")
 ROOMS += ("web", "agent", "attempt", "stages", "campaign", "view")
-GROUND, DOORS = ("names", "contract"), ("cli", "observability")
+GROUND, DOORS = ("start", "names", "contract"), ("cli", "observability")
 LONGEST_CHAIN = 16
 MODULES = {".".join(p.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): p for p in LIB.rglob("*.py")}
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lib.process import tools
+from lib.process import tool_code
 from scripted_model.server import Request, say, tool
 from support import CORE, WORKER, House
 
@@ -165,14 +165,14 @@ def test_the_code_of_a_pack_counts_and_its_comments_do_not(tmp_path: Path) -> No
     script = write(tmp_path / "tool.py", "from packs.poems import verse\nprint(verse.LINE)\n")
     module = write(tmp_path / "packs/poems/verse.py", '"""A verse."""\nLINE = 1\n')
     write(tmp_path / "packs/poems/__init__.py", "")
-    before = tools.code_digest(script)
-    tools.code_digest.cache_clear()
+    before = tool_code.digest(script)
+    tool_code.digest.cache_clear()
     module.write_text('"""Another docstring."""\n# and a comment\nLINE = 1\n')
-    assert tools.code_digest(script) == before
-    tools.code_digest.cache_clear()
+    assert tool_code.digest(script) == before
+    tool_code.digest.cache_clear()
     module.write_text('"""A verse."""\nLINE = 2\n')
-    assert tools.code_digest(script) != before
-    tools.code_digest.cache_clear()
+    assert tool_code.digest(script) != before
+    tool_code.digest.cache_clear()
 
 
 def test_a_run_without_a_pack_neither_installs_nor_imports_what_the_pack_needs(house: House) -> None:

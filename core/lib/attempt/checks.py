@@ -11,7 +11,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
-from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
@@ -217,6 +216,8 @@ def _failed(summary: str) -> int:
 
 
 def _junit(exit_code: int, report: Path | None) -> Counted:
+    from xml.etree import ElementTree
+
     try:
         root = ElementTree.parse(cast(Path, report)).getroot()
     except (OSError, ElementTree.ParseError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from functools import cache
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lib import names
-from lib.contract import HOUSE, Json, StrataError, nearest
+from lib.contract import HOUSE, Json, StrataError, close_to, nearest
 from lib.disk import places
 from lib.disk.first_look import surely_valid
 
@@ -110,7 +109,7 @@ def _deepest(error: Any) -> Any:
 
 def _keys_in_common(error: Any) -> float:
     known = list(cast(Json, error.schema.get("properties", {})))
-    return sum(1.0 if k in known else 0.5 * bool(difflib.get_close_matches(str(k), known, 1)) for k in cast(Json, error.instance))
+    return sum(1.0 if k in known else 0.5 * bool(close_to(str(k), known)) for k in cast(Json, error.instance))
 
 
 def _unknown(error: Any) -> list[Any]:
@@ -127,8 +126,8 @@ def _words(error: Any) -> str:
         known = list(cast(Json, error.schema.get("properties", {})))
         texts: list[str] = []
         for key in unknown:
-            near = difflib.get_close_matches(str(key), known, 1)
-            texts.append(f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+            near = close_to(str(key), known)
+            texts.append(f"unknown key {key!r}" + (f" (did you mean {near!r}?)" if near else ""))
         return f"{', '.join(texts)}; known keys: {', '.join(known)}"
     if error.validator == "required":
         return f"missing key {error.message.split(' is a required')[0]}"

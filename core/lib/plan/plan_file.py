@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any, cast
 
-from lib.contract import HOUSE, Json, StrataError, nearest
+from lib.contract import HOUSE, Json, StrataError, close_to, nearest
 from lib.disk import config, files, places, records, schemas
 from lib.disk.config import Document
 from lib.plan import checks_file, orchestrator_file, params, written
@@ -27,10 +26,10 @@ def find(name: str) -> Path:
     if found:
         return found.file.absolute()
     plans = {f.name: f.file for f in places.every("plan") if not f.name.endswith("-checks")}
-    near = difflib.get_close_matches(Path(name).stem, plans, 1, 0.6)
+    near = close_to(Path(name).stem, plans)
     shown = [
         str(p.relative_to(HOUSE)) if Path.cwd() == HOUSE and p.is_relative_to(HOUSE) else str(p)
-        for p in ([plans[n] for n in near] or plans.values())
+        for p in ([plans[near]] if near else plans.values())
     ]
     hint = f"did you mean {shown[0]}?" if near else f"there are: {', '.join(sorted(shown))}"
     raise StrataError("UNKNOWN_PLAN", f"there is no plan {name!r}", hint)

@@ -76,7 +76,7 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
     judges = order.args if worker.tool == "check.py" else (agents.load(order.agent).checks if order.agent else ())
     parts: dict[str, Any] = {
         "worker": order.agent or worker.tool,
-        "tool": "" if order.agent else tools.code_digest(tools.find_tool(worker.tool)),
+        "tool": "" if order.agent else _code(worker.tool),
         "checks": checks_file.known(_absolute(call.options.checks)).digest(judges) if judges else "",
         "args": [_placeless(call, word) for word in order.args],
         "action": task.action,
@@ -88,13 +88,19 @@ def made_of(call: Call, order: Order) -> dict[str, str]:
         "scope": task.scope if task.scope else ("nothing" if task.scope == () else ""),
         "isolation": task.isolation,
         "protect": task.protect,
-        "accept": [*task.accept, tools.code_digest(tools.find_tool(task.accept[0]))] if task.accept else "",
+        "accept": [*task.accept, _code(task.accept[0])] if task.accept else "",
         "answer": task.answer,
         **{f"input:{name}": _content(value, call) for name, value in task.inputs.items()},
         **{f"did:{name}": did for name, did in order.made_from.items()},
         **{f"after:{name}": came_to for name, came_to in order.after.items()},
     }
     return {name: files.digest(value)[:16] for name, value in parts.items() if value}
+
+
+def _code(tool: str) -> str:
+    from lib.process import tool_code  # it reads Python, which most runs need not
+
+    return tool_code.digest(tools.find_tool(tool))
 
 
 def _absolute(path: str | None) -> str:

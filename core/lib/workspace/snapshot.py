@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from msgspec.structs import replace
 
@@ -66,12 +65,18 @@ def text_name(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
+        from urllib.parse import quote_from_bytes
+
         return _ESCAPE + quote_from_bytes(os.fsencode(path))
     return path
 
 
 def real_name(text: str) -> str:
-    return os.fsdecode(unquote_to_bytes(text.removeprefix(_ESCAPE))) if text.startswith(_ESCAPE) else text
+    if not text.startswith(_ESCAPE):
+        return text
+    from urllib.parse import unquote_to_bytes
+
+    return os.fsdecode(unquote_to_bytes(text.removeprefix(_ESCAPE)))
 
 
 class Snapshot:

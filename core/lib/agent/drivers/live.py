@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -173,7 +172,9 @@ def allow_rules(request: Request) -> list[str]:
 
 def note(message: Any, transcript: Any) -> None:
     """Every message as a line, as it comes: an answer that was paid for is on disk before it is judged."""
-    line: Json = {"type": type(message).__name__, **dataclasses.asdict(message)}
+    from dataclasses import asdict
+
+    line: Json = {"type": type(message).__name__, **asdict(message)}
     if line.get("subtype") == "init":  # the rest of it is a list of this machine's commands, sockets and folders
         line["data"] = {key: line["data"].get(key) for key in INIT_KEYS}
     transcript.write(redact.redact(json.dumps(line, default=str, ensure_ascii=False)) + "\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from lib.agent.drivers import Answer, Request
 from lib.agent.drivers.paths import Names
@@ -52,6 +51,8 @@ def describe(request: Request, answer: Answer) -> Json:
 
 def _on_this_machine(address: str) -> bool:
     """Whether the model was one on loopback: what it says it cost is made up."""
+    from urllib.parse import urlsplit
+
     host = urlsplit(address).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from lib.agent.drivers import Answer, Request
 from lib.agent.drivers.record import restore
-from lib.contract import ExitCode, StrataError
+from lib.contract import ExitCode, StrataError, close_to
 from lib.disk import files
 from lib.disk.redact import redact
 from lib.session.folder import Session
@@ -56,11 +55,11 @@ def _find(request: Request, fixtures: Path, step: Step, ordinal: int) -> Path:
         return attempts[ordinal - 1]
     looked = f"{step.folder} (attempt {ordinal}, agent {request.agent})"
     recorded = [str(p.parent.relative_to(fixtures)) for p in sorted(fixtures.glob("**/meta.json"))]
-    near = difflib.get_close_matches(f"{step.folder}/attempt-{ordinal}", recorded, 1, 0.0)
+    near = close_to(f"{step.folder}/attempt-{ordinal}", recorded, 0.0)
     if attempts:
         differs = f"this step has only {len(attempts)} recorded attempt{'s' if len(attempts) > 1 else ''}"
     elif near:
-        differs = f"the nearest recorded one is {near[0]}; it differs in: {_difference(str(step.folder), near[0])}"
+        differs = f"the nearest recorded one is {near}; it differs in: {_difference(str(step.folder), near)}"
     else:
         differs = "it holds no recorded attempt at all"
     raise StrataError(
@@ -83,6 +82,8 @@ def _check_drift(request: Request, recorded: Path, stored_hash: str, accept: boo
         return
     prompt = redact(request.names.hide(request.prompt))
     stored = (recorded / "prompt.md").read_text(encoding="utf-8")
+    import difflib
+
     lines = difflib.unified_diff(stored.splitlines(), prompt.splitlines(), "recorded prompt", "this prompt", lineterm="", n=1)
     diff = "\n".join(list(lines)[:40])
     if accept:
