@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -100,9 +99,4 @@ def stop_softly(loop: asyncio.AbstractEventLoop, working: Working, say: Callable
 
 
 if __name__ == "__main__":
-    try:
-        cli.run(TOOL, arguments, main)
-    except SystemExit as end:  # threads of the client may be at work yet, and break an interpreter that takes itself apart
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
+    cli.run(TOOL, arguments, main)

@@ -20,7 +20,7 @@ from importlib.machinery import SourceFileLoader
 from typing import Any, NoReturn
 
 from lib.contract import CORE
-from lib.process import keeper
+from lib.process import keeper, streams
 from lib.process.channels import NUMBER, readable
 
 # Few tools need them: they import half of the network, or are for work on other machines.
@@ -119,11 +119,13 @@ def _load() -> None:
         prepare = getattr(module, "prepare_for_forks", None)
         if prepare:
             prepare()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("name")
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--flag")
-    parser.parse_args(["--flag", "x", "--", "a", "b"])  # compiles the patterns that every tool's parser needs
+    for words in ((None,), ("?",), (None, "*"), ("?", "*")):  # compiles the patterns that parsers of tools need
+        parser = argparse.ArgumentParser()
+        for number, nargs in enumerate(words):
+            parser.add_argument(f"word-{number}", nargs=nargs)
+        parser.add_argument("--flag")
+        parser.parse_args(["--flag", "x", "--", "a"])
+    next(CORE.rglob("*"), None)  # and that of a search for everything
     gc.freeze()  # what is shared stays shared
 
 
@@ -145,25 +147,24 @@ def _become(descriptors: Sequence[int]) -> NoReturn:
     """Turns this process into the tool that was asked for, and ends with it."""
     keeper.die_with_parent()
     os.setsid()
-    _, request, *streams = descriptors
+    _, request, *given = descriptors
     asked = json.loads(os.pread(request, os.fstat(request).st_size, 0))
-    inherit = dict(zip(asked["inherit"], streams[3:], strict=True))
-    turn_into(asked["argv"], asked["cwd"], asked["env"], streams[:3], inherit)
+    inherit = dict(zip(asked["inherit"], given[3:], strict=True))
+    turn_into(asked["argv"], asked["cwd"], asked["env"], given[:3], inherit)
 
 
-def turn_into(argv: list[str], cwd: str, env: Mapping[str, str], streams: Sequence[int], inherit: Mapping[str, int]) -> NoReturn:
+def turn_into(argv: list[str], cwd: str, env: Mapping[str, str], given: Sequence[int], inherit: Mapping[str, int]) -> NoReturn:
     """Of a forked process: from here on it is that tool, with these three streams. `inherit` names the variables that tell it the
     numbers of the descriptors it keeps."""
     code = 1
     try:
-        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in streams]  # none is overwritten before its turn
+        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in given]  # none is overwritten before its turn
         kept = {name: fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for name, descriptor in inherit.items()}
         for number in range(3):
             os.dup2(high[number], number)
         close_all_but(set(kept.values()))
         os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update({**env, **{name: str(descriptor) for name, descriptor in kept.items()}})
+        _take_environment({**env, **{name: str(descriptor) for name, descriptor in kept.items()}})
         take_command_line(argv)
         _run(argv[1:])
         code = 0  # as of a script that simply ends
@@ -171,12 +172,7 @@ def turn_into(argv: list[str], cwd: str, env: Mapping[str, str], streams: Sequen
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:  # noqa: BLE001 - what an interpreter does with an exception that nobody caught
         sys.excepthook(type(error), error, error.__traceback__)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            code = code or 120  # as an interpreter does when nobody takes its last words
-    os._exit(code)
+    streams.end_process(code)
 
 
 def _run(argv: list[str]) -> None:
@@ -202,12 +198,26 @@ def close_all_but(kept: set[int]) -> None:
                 pass  # the descriptor the listing itself was read from
 
 
-def take_command_line(argv: Sequence[str]) -> None:
-    """So that `ps` and `pgrep` show what this process is. The kernel reads it from where the first one's was, and on
-    into the environment behind it, which is moved out of the way first."""
+def _take_environment(env: Mapping[str, str]) -> None:
+    """Most of it is what the nursery has already: what is written again is a page copied."""
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    for name, value in env.items():
+        if os.getenv(name) != value:
+            os.environ[name] = value
+
+
+@cache  # once: a forked process has it where the one that it was forked from has moved it to
+def _move_environment() -> None:
     environment_now = dict(os.environ)
     os.environ.clear()
     os.environ.update(environment_now)
+
+
+def take_command_line(argv: Sequence[str]) -> None:
+    """So that `ps` and `pgrep` show what this process is. The kernel reads it from where the first one's was, and on
+    into the environment behind it, which is moved out of the way first."""
+    _move_environment()
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
     first, arguments_end, environment, last = (int(fields[n]) for n in (45, 46, 47, 48))

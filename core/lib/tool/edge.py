@@ -21,7 +21,7 @@ from lib import names
 from lib.contract import CORE, LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
 from lib.disk import places
 from lib.disk.redact import redact
-from lib.process import forking, keeper, nursery, processes
+from lib.process import forking, keeper, nursery, processes, streams
 from lib.session import events, signals, trace, watchers
 from lib.tool import depth as depths
 from lib.tool import grant, printing
@@ -32,19 +32,36 @@ DRIVERS = ("live", "replay", "record")
 Words = Callable[[str, list[str]], list[str]]
 
 
+_PLAIN = argparse.RawDescriptionHelpFormatter
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         usage(message, f"try: {self.prog} --help")
 
+    def format_help(self) -> str:
+        self.formatter_class = partial(_PLAIN, width=shutil.get_terminal_size().columns - 2)
+        return super().format_help()
+
+
+_made: dict[bool, _Parser] = {}  # before this process was forked: what every tool takes, by whether it may reach other machines
+
 
 def _parser(tool: Tool) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=f"uv run core/{tool.name}.py" if (CORE / f"{tool.name}.py").is_file() else f"uv run {sys.argv[0]}",
-        description=tool.summary,
-        epilog=f"example:\n  {tool.example}",
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=shutil.get_terminal_size().columns - 2),
-        allow_abbrev=False,
-    )
+    reaching = tool.layer >= 2
+    parser = _made.pop(reaching, None) or _with_common(reaching)
+    parser.prog = f"uv run core/{tool.name}.py" if (CORE / f"{tool.name}.py").is_file() else f"uv run {sys.argv[0]}"
+    parser.description = tool.summary
+    parser.epilog = f"example:\n  {tool.example}"
+    return parser
+
+
+def prepare_for_forks() -> None:
+    _made.update({reaching: _with_common(reaching) for reaching in (False, True)})
+
+
+def _with_common(reaching: bool) -> _Parser:
+    parser = _Parser(formatter_class=partial(_PLAIN, width=80), allow_abbrev=False)  # who only parses asks no terminal
     add = parser.add_argument
     add("--model", metavar="TIER", help="low-tier, medium-tier, high-tier (config/models.yaml), or a model id")
     add("--output-format", choices=("text", "json"), default="text", help="KEY=value lines, or one JSON document")
@@ -55,7 +72,7 @@ def _parser(tool: Tool) -> argparse.ArgumentParser:
     add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
     add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
     add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
-    if tool.layer >= 2:
+    if reaching:
         where = "where executors run: temporal://HOST:7233/NAMESPACE, or local (config/machines/README.md; or STRATA_BACKEND)"
         add("--backend", metavar="ADDRESS", help=where)
     add("--max-wait", type=seconds, metavar="SECONDS", help="how long to wait for a rate limit to reset (default: 6 hours)")
@@ -114,7 +131,7 @@ def run(
         printing.document(document, _format(call), outermost=call is None or call.outermost)
     if code != ExitCode.SUCCESS and document.get("error"):
         printing.error(document["error"])
-    sys.exit(int(code))
+    streams.end_process(int(code))
 
 
 class _Workers:
