@@ -95,7 +95,7 @@ def make_request(
     given = grant.Grant(
         tuple(tools),
         options.permission_mode,
-        tuple(dict.fromkeys(str(p.resolve()) for p in (call.cwd, *added, *write_dirs, call.session.folder))),
+        tuple(dict.fromkeys(map(os.path.realpath, dict.fromkeys((call.cwd, *added, *write_dirs, call.session.folder))))),
         options.max_budget_usd,
         options.inherit_settings,
     )

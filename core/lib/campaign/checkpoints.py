@@ -42,9 +42,9 @@ def _next_path(home: Path) -> Path:
     """Named by the time; where the clock was set back, by a moment after the newest there is."""
     stamp = datetime.now(UTC)
     last = newest(home)
-    if last:
+    if last and last.stem >= f"cp-{stamp.strftime(STAMP)}":
         with contextlib.suppress(ValueError):
-            stamp = max(stamp, datetime.strptime(f"{last.stem}+0000", f"cp-{STAMP}%z") + timedelta(microseconds=1))
+            stamp = datetime.strptime(f"{last.stem}+0000", f"cp-{STAMP}%z") + timedelta(microseconds=1)
     return home / "checkpoints" / f"cp-{stamp.strftime(STAMP)}.json"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from functools import cache
@@ -15,6 +16,7 @@ from lib.contract import HOUSE, Json, StrataError, nearest
 from lib.disk import schemas
 
 CONFIG = HOUSE / "config"
+MODELS = CONFIG / "models.yaml"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[reportGeneralTypeIssues,reportUntypedBaseClass]
@@ -140,11 +142,14 @@ class Document:
 
 
 def read(file: Path) -> Document:
+    return Document(file, _text(file))
+
+
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(file, 0, f"cannot be read: {error}") from None
-    return Document(file, text)
 
 
 @cache
@@ -152,11 +157,21 @@ def model_id(tier: str) -> str:
     """A tier's model from config/models.yaml; anything that is not a tier is a model id and passes through."""
     if not tier.endswith("-tier"):
         return tier
-    document = read(CONFIG / "models.yaml")
-    tiers: Any = cast(Json, document.data).get("tiers") if hasattr(document.data, "get") else None
-    if not isinstance(tiers, dict) or not all(isinstance(v, str) for v in cast(Json, tiers).values()):
-        document.check("models")  # only where something looks wrong: reading a schema costs more than reading the tiers
-    known = cast(dict[str, str], tiers)
+    known = _tiers(_text(MODELS))
     if tier not in known:
         raise StrataError("UNKNOWN_MODEL", f"there is no tier {tier!r}", nearest(tier, known))
     return known[tier]
+
+
+@cache
+def _tiers(text: str) -> dict[str, str]:
+    document = Document(MODELS, text)
+    tiers: Any = cast(Json, document.data).get("tiers") if hasattr(document.data, "get") else None
+    if not isinstance(tiers, dict) or not all(isinstance(v, str) for v in cast(Json, tiers).values()):
+        document.check("models")  # only where something looks wrong: reading a schema costs more than reading the tiers
+    return cast(dict[str, str], tiers)
+
+
+def prepare_for_forks() -> None:
+    with contextlib.suppress(StrataError):  # whoever needs it says what is wrong with it
+        _tiers(_text(MODELS))

@@ -12,6 +12,8 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lib.contract import Json, StrataError
 from lib.disk import locks
 from lib.disk.redact import REDACTED, redact
@@ -83,7 +85,8 @@ def write_json(path: Path, document: Any) -> None:
 
 def as_written(document: Any) -> bytes:
     """A document as it stands on disk: without secrets."""
-    return redact(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    plain = json.dumps(document, ensure_ascii=False, allow_nan=False)  # with an indent it is made in Python, many times slower
+    return redact(msgspec.json.format(plain, indent=2) + "\n").encode()
 
 
 works_in: Path | None = None  # the session this process may write in; who only looks on moves nothing

@@ -38,6 +38,7 @@ _SHAPES = tuple(
 )
 
 
+@cache
 def credential_name(name: str) -> bool:
     """Whether a variable of this name looks as if it held a secret."""
     return _NAME.search(name) is not None and _NO_SECRET.search(name) is None and name not in ("PWD", "OLDPWD")
@@ -70,3 +71,8 @@ def remember(*values: str) -> None:
     _named.update(value for value in values if len(value) >= LEAST_NAMED)
     _values.cache_clear()
     _values()
+
+
+def prepare_for_forks() -> None:
+    for name in os.environ:
+        credential_name(name)

@@ -226,6 +226,10 @@ def _at(document: config.Document, path: list[Any], check: Callable[[], object])
         raise document.error(path, error.message, error.hint) from None
 
 
+def prepare_for_forks() -> None:
+    records.prepare(written.Agent)
+
+
 def writes_by_rule(agent: Agent) -> bool:
     """Whether its file tools are let into the working folder."""
     return bool(agent.scope) or any(o.place == "workspace" for o in agent.outputs)

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from lib import names
@@ -82,8 +83,11 @@ class Session:
     def relative(self, path: Path) -> str:
         """A path as the session's own files write it: a session can be moved, so nothing inside it is absolute."""
         resolved = path.resolve()
-        root = self.folder.resolve()
-        return str(resolved.relative_to(root)) if resolved.is_relative_to(root) else str(path)
+        return str(resolved.relative_to(self._root)) if resolved.is_relative_to(self._root) else str(path)
+
+    @cached_property
+    def _root(self) -> Path:
+        return self.folder.resolve()
 
 
 def open_session(
@@ -106,7 +110,7 @@ def open_session(
     else:
         base = Path(session_base).resolve() if session_base else HOUSE / "sessions"
         folder = new_folder(base, topic)
-    inner = bool(inherited) and Path(inherited or "").resolve() == folder.resolve()
+    inner = inherited is not None and (inherited == str(folder) or Path(inherited).resolve() == folder.resolve())
     require_format(folder)
     held = None if inner else lock(folder)
     if held is not None:

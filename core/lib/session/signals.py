@@ -67,10 +67,10 @@ def write(
         usage(f"a signal's name holds letters, digits, dot, dash and underscore, not {name!r}")
     folder = session_dir / ".signals"
     artifact = Path(artifact_path) if artifact_path else None
-    if artifact and artifact.is_absolute() and artifact.resolve().is_relative_to(session_dir.resolve()):
-        shown = str(artifact.resolve().relative_to(session_dir.resolve()))
-    else:
-        shown = str(artifact or "")
+    shown = str(artifact or "")
+    if artifact and artifact.is_absolute():
+        real, root = artifact.resolve(), session_dir.resolve()
+        shown = str(real.relative_to(root)) if real.is_relative_to(root) else shown
     there = (session_dir / shown) if shown else None
     completed = now()
     fields = {

@@ -26,7 +26,7 @@ def get_trace_id() -> str | None:
 def propagate_trace_id(session_dir: Path | str | None = None) -> str:
     """The trace id for this process and all below it: the session's, the inherited one, or a new one."""
     stored = Path(session_dir) / ".trace" if session_dir else None
-    trace = stored.read_text(encoding="ascii", errors="replace").strip() if stored and stored.exists() else ""
+    trace = stored.read_text(encoding="utf-8", errors="replace").strip() if stored and stored.exists() else ""
     if stored and trace and not _ID.fullmatch(trace):
         raise files.corrupt(stored, f"{stored} holds no trace id: 16 hex digits")
     trace = trace or get_trace_id() or secrets.token_hex(8)
