@@ -11,7 +11,7 @@ import pytest
 import staff
 from lib.disk import places
 from scripted_model.server import Script, ScriptedModel
-from support import House
+from support import House, template
 
 # A background job, or nohup, starts us with some signals ignored, and every child would inherit that.
 for number, handler in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}.items():
@@ -20,8 +20,8 @@ for number, handler in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: while a test waits for a clock, another one works."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: while a test waits for a clock, others work."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,15 @@ def nothing_found_before() -> Iterator[None]:
 def no_staff_stays() -> Iterator[None]:
     yield
     staff.dismiss()
+
+
+@pytest.fixture(autouse=True)
+def what_all_houses_share_stays() -> Iterator[None]:
+    yield
+    changed = template().changed() if template.cache_info().currsize else []
+    if changed:
+        template.cache_clear()  # the next one gets a new one
+    assert not changed, f"this test wrote into {changed}, which all houses share: `House.put` changes a file of one of them"
 
 
 @pytest.fixture

@@ -17,13 +17,14 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import staff
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,11 @@ def clean_environment(**extra: str) -> dict[str, str]:
     """No login of this machine, no session of this machine: nothing a test does may depend on either."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("CLAUDE", "ANTHROPIC", "AGENTIC"))}
     return kept | extra
+
+
+def some(cases: Iterable[Any], one_of: int) -> list[Any]:
+    """One of so many of these cases; the others are more of the same, and behind `-m long`."""
+    return [case if not n % one_of else pytest.param(case, marks=pytest.mark.long) for n, case in enumerate(cases)]
 
 
 @dataclass
@@ -57,27 +63,46 @@ class Ran:
         return [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{")]
 
 
+@dataclass(frozen=True)
+class Template:
+    """What every house is made of, compiled once: its folders, and its files as they are."""
+
+    folder: Path
+    folders: tuple[str, ...]
+    files: dict[str, tuple[int, int, int]]
+
+    def state(self, file: str) -> tuple[int, int, int]:
+        info = os.stat(f"{self.folder}/{file}")
+        return info.st_mtime_ns, info.st_size, info.st_mode
+
+    def changed(self) -> list[str]:
+        return [file for file, state in self.files.items() if self.state(file) != state]
+
+
 @cache
-def template() -> Path:
-    """What every house is a copy of, compiled once. Copies keep their times, so what is compiled stays valid."""
+def template() -> Template:
     folder = Path(tempfile.mkdtemp(prefix="strata-template-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("core", "config", "prompts"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "pictures"))
     compileall.compile_dir(folder / "core", quiet=2)
-    return folder
+    every = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    made = Template(folder, tuple(p for p in every if (folder / p).is_dir()), {})
+    made.files.update({p: made.state(p) for p in every if p not in set(made.folders)})
+    return made
 
 
 class House:
-    """A copy of core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
+    """Core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
 
     def __init__(self, folder: Path, rehearsed: bool = False) -> None:
         """`rehearsed`: agents are those of `scripted_model/rehearsal.py`, for claims above layer 0."""
         self.folder = folder
-        for name in ("core", "config", "prompts"):
-            shutil.copytree(template() / name, folder / name, ignore=shutil.ignore_patterns("lib"))
-        # The library is linked, not copied: two hundred files for each of a thousand tests. `rewrite` is how one is changed.
-        shutil.copytree(template() / "core/lib", folder / "core/lib", copy_function=os.link)
+        folder.mkdir(parents=True, exist_ok=True)
+        for inner in template().folders:
+            os.mkdir(f"{folder}/{inner}")
+        for file in template().files:  # linked, not copied: a thousand files for each of a thousand tests. `put` changes one
+            os.link(f"{template().folder}/{file}", f"{folder}/{file}")
         self.sessions = folder / "sessions"
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
@@ -136,7 +161,7 @@ class House:
         return before
 
     def put(self, path: Path, text: str) -> None:
-        path.unlink()  # it may be a link to what every house shares
+        path.unlink(missing_ok=True)  # it may be a link to what all houses share
         path.write_text(text)
 
     def argv(self, tool: str, *args: str) -> list[str]:
@@ -187,17 +212,17 @@ class House:
         import yaml
 
         text = yaml.safe_dump({"name": name, "description": f"The {name}.", **front}, sort_keys=False)
-        (self.folder / "prompts" / "executors" / f"{name}.md").write_text(f"---\n{text}---\n{body}\n")
+        self.put(self.folder / "prompts" / "executors" / f"{name}.md", f"---\n{text}---\n{body}\n")
 
     def orchestrator(self, text: str, name: str = "trial") -> Path:
         path = self.folder / "config" / "orchestrators" / f"{name}.yaml"
-        path.write_text(text)
+        self.put(path, text)
         return path
 
     def tool(self, name: str, body: str) -> None:
         """A layer-1 tool without a model: `body` is the function `work(task, out, call)`."""
         block = (CORE / "check.py").read_text().split('"""')[0]
-        (self.folder / "core" / f"{name}.py").write_text(f'''{block}"""Layer 1: a tool of a test."""
+        text = f'''{block}"""Layer 1: a tool of a test."""
 import json
 import time
 from pathlib import Path
@@ -222,7 +247,8 @@ def main(call):
 
 if __name__ == "__main__":
     cli.run(TOOL, arguments, main)
-''')
+'''
+        self.put(self.folder / "core" / f"{name}.py", text)
 
 
 # A worker whose behaviour a test sets in a file: one line per attempt, the last one repeats.

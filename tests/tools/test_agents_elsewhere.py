@@ -55,6 +55,7 @@ def test_agents_on_two_workers_spend_one_budget(farm: Farm, model) -> None:
     assert not list(farm.session.rglob(".holding"))
 
 
+@pytest.mark.long
 def test_an_agent_that_is_refused_parks_where_everybody_sees_it(farm: Farm, model) -> None:
     farm.house.rewrite("parking", ("FIRST_SECONDS = 30.0", "FIRST_SECONDS = 3.0"))
     furnish(farm, "a")
@@ -74,6 +75,7 @@ def test_an_agent_that_is_refused_parks_where_everybody_sees_it(farm: Farm, mode
     assert len(asked) == 2
 
 
+@pytest.mark.long
 def test_depth_is_that_of_the_run_and_not_of_the_worker(farm: Farm, model) -> None:
     furnish(farm, "a")
     model(lambda request: say("DONE: yes"))

@@ -326,7 +326,7 @@ def test_sessions_are_listed_and_found_by_the_beginning_of_their_name(trial: Hou
 def test_the_quickstart_needs_no_key_and_passes_real_checks(house: House) -> None:
     sys.path.insert(0, str(ROOT / "tests/fixtures"))
     plan_file = house.folder / "config/plans/quickstart.yaml"
-    plan_file.write_text(plan_file.read_text().replace("../../tests", str(ROOT / "tests")))
+    house.put(plan_file, plan_file.read_text().replace("../../tests", str(ROOT / "tests")))
     ran = house.json("campaign", str(plan_file))
     assert ran.code == 0, ran.stderr
     grades = {p["name"]: p["sentinel_grade"] for p in ran.document["phases"]}

@@ -242,6 +242,9 @@ def finished_whole(session: Path, before: dict[str, bytes], where: str) -> None:
         if ".tmp." in name:
             raise AssertionError(f"{where}: {name} was left behind")
         text = data.decode("utf-8", "replace")
+        attempt, out, _ = name.partition("/out/")
+        if out and f"{attempt}/outcome.json" not in now:
+            continue  # a tool of this test was killed while it wrote there: no file of ours, and nobody takes it for an output
         if name.endswith(".json"):
             json.loads(text)
         elif name.endswith((".jsonl", ".live-report")):
@@ -273,7 +276,7 @@ def resumed(house: House, copy: Path, where: str) -> None:
     shutil.rmtree(copy)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.crash), 16])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.crash), pytest.param(16, marks=pytest.mark.long), 40])
 def test_the_world_may_end_at_any_durable_write(
     crashing: House, tmp_path: Path, every: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,8 @@ def review(run: Path) -> None:
     (run / "made.json").write_text(json.dumps(made))
 
 
-SHOWN_ELSEWHERE = {"campaign": pytest.mark.long}  # the quickstart: tests/tools/test_campaigns.py
+# The quickstart: tests/tools/test_campaigns.py. The steps of packs (`forge_step`): each pack's own tests run them.
+SHOWN_ELSEWHERE = dict.fromkeys([t for t in TOOLS if t == "campaign" or "_" in t], pytest.mark.long)
 NEEDS_A_RUN = ("deep_research_fetch", "academic_browse", "worker")  # tests/packs, test_machines.py
 
 

@@ -122,6 +122,7 @@ def test_a_step_whose_worker_is_killed_is_run_by_another(farm: Farm) -> None:
     farm.require_once(["a", "b"])
 
 
+@pytest.mark.long
 def test_a_frozen_worker_loses_its_step_and_does_not_go_on_when_it_wakes(farm: Farm) -> None:
     farm.furnish(["a"], a="600 8")
     farm.worker("w1", "--slots", "1")
@@ -163,6 +164,7 @@ def test_a_worker_that_is_asked_to_stop_ends_what_it_has_and_takes_no_more(farm:
     farm.require_once(["a", "b"])
 
 
+@pytest.mark.long
 def test_a_worker_with_little_time_to_stop_hands_its_step_back(farm: Farm) -> None:
     farm.furnish(["a"], a="600 0")
     farm.worker("w1", "--drain", "1")
@@ -200,6 +202,7 @@ def test_a_run_that_ends_ends_what_it_placed_and_is_resumed(farm: Farm, how: str
     assert not (farm.session / ".placed").exists()
 
 
+@pytest.mark.long
 def test_a_run_that_is_resumed_on_one_machine_does_not_meet_what_it_left_on_others(farm: Farm) -> None:
     farm.furnish(["a"], a="600 0")
     farm.worker("w1")
@@ -246,6 +249,7 @@ def test_a_stage_that_needs_a_label_waits_for_a_machine_that_has_it(farm: Farm) 
     farm.require_once(names)
 
 
+@pytest.mark.long
 def test_a_cap_bounds_what_a_plan_has_on_workers(farm: Farm) -> None:
     names = [f"n{number}" for number in range(5)]
     farm.furnish(names, cap=5, **dict.fromkeys(names, "1"))
@@ -277,17 +281,18 @@ def test_a_worker_with_another_house_takes_nothing_and_the_run_says_why(farm: Fa
     assert farm.began("a") == ["w1"]
 
 
+@pytest.mark.long
 def test_a_worker_whose_house_changes_hands_its_work_on_and_ends(farm: Farm) -> None:
     farm.furnish(["a", "b"], cap=1, a="4")
     farm.worker("w1")
     with farm.house.start("campaign", *farm.words()) as run:
         wait_for(lambda: len(farm.log("beat")) > 1, what="it is at work")
         touched = farm.house.folder / "config/checks.yaml"
-        touched.write_text(touched.read_text() + "\n")
+        farm.house.put(touched, touched.read_text() + "\n")
         wait_for(lambda: farm.workers["w1"].poll() is not None, 60, "its end")
         assert farm.workers["w1"].returncode == 1
         assert "HOUSE_CHANGED" in farm.said("w1")
-        touched.write_text(touched.read_text()[:-1])  # and now it is again what the run was begun with
+        farm.house.put(touched, touched.read_text()[:-1])  # and now it is again what the run was begun with
         farm.worker("w2")
         assert run.wait(120) == 0
     assert (farm.began("a"), farm.began("b")) == (["w1"], ["w2"])
@@ -411,6 +416,7 @@ def behind_tls(server: int, folder: Path) -> Iterator[tuple[int, Path]]:
             child.kill()
 
 
+@pytest.mark.long
 def test_tls_is_as_the_settings_of_the_client_say(farm: Farm, tmp_path: Path) -> None:
     farm.furnish(["a"])
     with behind_tls(farm.server.port, tmp_path) as (port, authority):
@@ -465,6 +471,7 @@ def test_without_a_backend_nothing_of_it_is_imported(house: House) -> None:
     assert not [name for name in imported if name.startswith(rooms)]
 
 
+@pytest.mark.long
 def test_whole_orchestrators_can_be_placed(farm: Farm) -> None:
     farm.furnish(["a", "b"])
     farm.worker("w1", "--backend", f"{farm.address}?place=orchestrators")
@@ -474,6 +481,7 @@ def test_whole_orchestrators_can_be_placed(farm: Farm) -> None:
     farm.require_once(["a", "b"])
 
 
+@pytest.mark.long
 def test_a_tool_of_the_users_own_runs_beside_the_run(farm: Farm) -> None:
     farm.furnish(["a"])
     own = farm.house.workspace / ".strata/tools"
@@ -524,6 +532,7 @@ def test_a_command_that_the_server_has_lost_is_not_begun_beside_the_one_that_run
     assert any('"again"' in line for line in told(farm))
 
 
+@pytest.mark.long
 def test_a_stop_of_a_worker_and_all_below_it_at_once_is_no_stop_of_the_run(farm: Farm) -> None:
     """As systemd and a cluster do it: every process of the machine is asked to end."""
     farm.furnish(["a"], a="600 0")
@@ -538,6 +547,7 @@ def test_a_stop_of_a_worker_and_all_below_it_at_once_is_no_stop_of_the_run(farm:
     farm.require_once(["a"])
 
 
+@pytest.mark.long
 def test_an_order_that_somebody_removed_ends_its_step_and_nothing_is_tried_for_ever(farm: Farm) -> None:
     farm.furnish(["a"], a="600 0")
     farm.worker("w1")
@@ -550,6 +560,7 @@ def test_an_order_that_somebody_removed_ends_its_step_and_nothing_is_tried_for_e
     wait_for(lambda: not asyncio.run(_terminate(farm.server.port)), 30, "no activity is left on the server")
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_as_it_reports_has_done_its_work(farm: Farm) -> None:
     """Between its result on disk and the word of it."""
     wait = "    import time\n    while (folder.parent.parent.parent / 'hold').exists():\n        time.sleep(0.05)\n"
@@ -571,6 +582,7 @@ def test_a_worker_that_is_killed_as_it_reports_has_done_its_work(farm: Farm) -> 
     farm.require_once(["a"])
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_run_an_order_leaves_it_to_those_who_can(farm: Farm, tmp_path: Path) -> None:
     names = [f"n{number}" for number in range(6)]
     (tmp_path / "elsewhere").mkdir()
@@ -582,6 +594,7 @@ def test_a_worker_that_cannot_run_an_order_leaves_it_to_those_who_can(farm: Farm
     farm.require_once(names)
 
 
+@pytest.mark.long
 def test_a_worker_with_labels_takes_nothing_more_while_it_drains(farm: Farm) -> None:
     farm.furnish(["a", "b", "c"], cap=1, a="5")
     farm.worker("w1", "--label", "gpu", "--label", "big", "--slots", "4")
@@ -594,6 +607,7 @@ def test_a_worker_with_labels_takes_nothing_more_while_it_drains(farm: Farm) -> 
     assert [farm.began(name) for name in "abc"] == [["w1"], ["w2"], ["w2"]]
 
 
+@pytest.mark.long
 def test_what_waits_for_a_label_that_nobody_has_is_said(farm: Farm) -> None:
     farm.furnish(["a"])
     path = farm.house.folder / "config/orchestrators/trial.yaml"
@@ -607,6 +621,7 @@ def test_what_waits_for_a_label_that_nobody_has_is_said(farm: Farm) -> None:
         assert run.wait(60) == 0
 
 
+@pytest.mark.long
 def test_a_resume_works_where_the_session_began(farm: Farm) -> None:
     farm.furnish(["a", "b"], cap=1, b="600 0")
     farm.worker("w1")

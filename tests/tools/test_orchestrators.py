@@ -236,7 +236,7 @@ def test_an_edited_definition_reruns_the_steps_of_that_agent_also_behind_a_tool(
     flags = ("--driver", "replay", "--fixtures", str(ROOT / "tests/fixtures/oresearch"))
     make.oresearch(house, *flags)
     market = house.folder / "prompts/executors/researcher-market.md"
-    market.write_text(market.read_text() + "\nBe brief.\n")
+    house.put(market, market.read_text() + "\nBe brief.\n")
     ran = make.oresearch(house, *flags, "--session-dir", str(house.session))
     skipped = {i["name"]: i["skipped"] for i in ran.document["stages"][0]["items"]}
     assert skipped == {"market": False, "ux": True, "tech": True}

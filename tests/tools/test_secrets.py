@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from scripted_model.server import Reply, Request, say, tool
-from support import House
+from support import House, some
 
 IN_ENVIRONMENT = {"DEPLOY_TOKEN": "correct-horse-battery-staple", "DB_PASSWORD": 'with "quotes" and \\ in it'}
 # Made up here, of the shapes real ones have; joined so that nobody takes this file for a leak.
@@ -132,7 +132,7 @@ def test_a_name_from_outside_stays_inside_the_session(house: House, what: str, t
         assert len(path.name) < 250
 
 
-@pytest.mark.parametrize("what", NAMES)
+@pytest.mark.parametrize("what", some(NAMES, 3))
 def test_a_topic_from_outside_names_one_plain_folder(house: House, what: str) -> None:
     name = [f"--name={NAMES[what]}"] if NAMES[what].strip() else []
     replay = ("--driver", "replay", "--fixtures", str(house.workspace))  # which has nothing to answer with
@@ -143,7 +143,7 @@ def test_a_topic_from_outside_names_one_plain_folder(house: House, what: str) ->
     assert len(session.name) < 100
 
 
-@pytest.mark.parametrize("what", [w for w in NAMES if NAMES[w].strip()])
+@pytest.mark.parametrize("what", some([w for w in NAMES if NAMES[w].strip()], 3))
 def test_signals_do_not_leave_their_folder(house: House, what: str) -> None:
     session = house.folder / "s"
     session.mkdir()

@@ -160,6 +160,7 @@ def test_a_second_run_of_a_finished_session_does_nothing_again(house: House, nam
         ]
 
 
+@pytest.mark.long
 def test_a_recording_made_again_is_the_same(tmp_path: Path) -> None:
     """CI makes one fixture again through the real CLI and compares what does not depend on the clock."""
     again = make.record("deep_research", tmp_path)

@@ -108,6 +108,7 @@ def test_a_search_is_typed_into_a_form_and_its_results_are_read_when_a_script_ha
     assert reader.reads(browsing.search, "first", query(), driver="replay")["records"] == first["records"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("broken", "tries", "code"),
     [pytest.param(2, 3, "", marks=pytest.mark.long), pytest.param(3, 4, "", marks=pytest.mark.long), (9, 4, "HTTP_503")],
@@ -212,6 +213,7 @@ def test_a_redirect_leads_nowhere_that_the_door_would_refuse(reader: Reader) -> 
         assert reader.library.asked("/jump") >= 1 and other.seen == []
 
 
+@pytest.mark.long
 def test_a_page_without_a_result_is_an_answer_and_no_timeout(reader: Reader) -> None:
     reader.configure(page_seconds=2, retry_seconds=[])
     body = b"<!doctype html><html><body>Nothing matches.</body></html>"
@@ -219,6 +221,7 @@ def test_a_page_without_a_result_is_an_answer_and_no_timeout(reader: Reader) -> 
     assert reader.reads(browsing.portal, "portal", FIELD)["rows"] == []
 
 
+@pytest.mark.long
 def test_a_captcha_behind_a_403_asks_a_person_too(reader: Reader) -> None:
     body = b'<!doctype html><html><body><div id="captcha">Are you?</div></body></html>'
     reader.library.trouble["/portal"] = lambda: (403, {"Content-Type": "text/html"}, body)

@@ -139,6 +139,7 @@ def liars(papers: dict[str, Paper], seed: int):
         yield "too long", source, page, " ".join(words * 8)
 
 
+@pytest.mark.long
 def test_two_thousand_lies_and_none_reaches_the_quotes(tmp_path, capsys):
     papers: dict[str, Paper] = {}
     for number in range(3):

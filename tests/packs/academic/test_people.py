@@ -49,6 +49,7 @@ def count(desk: Desk, agent: str) -> int:
     return sum(one.startswith(agent) for one in desk.scholars.asked)
 
 
+@pytest.mark.long
 def test_a_person_is_asked_five_times_and_every_answer_does_what_it_says(person: Person) -> None:
     """One run: yes, adjust, a pick, an edit, and later a change of mind. What does not depend on it is not done again."""
     desk = person.desk

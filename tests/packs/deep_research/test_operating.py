@@ -79,6 +79,7 @@ def events(house: House, kind: str) -> list[dict[str, object]]:
     return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
+@pytest.mark.long
 def test_perspectives_are_shown_edited_and_approved_before_anything_is_spent_on_them(house: House, agents: Agents) -> None:
     ran = live(house)
     assert ran.code == 3 and agents.asked == ["perspective-planner"]
@@ -146,6 +147,7 @@ def test_every_tool_of_the_machine_is_a_verb(house: House, agents: Agents) -> No
     assert all(list((root(house) / "evidence/tools" / str(name)).glob("*.md")) for name in called)
 
 
+@pytest.mark.long
 def test_a_folder_is_enough_without_the_web_and_its_recording_without_the_folder(house: House, agents: Agents) -> None:
     folder = house.folder / "papers"
     (folder / "deep").mkdir(parents=True)
@@ -185,6 +187,7 @@ def test_without_the_web_an_address_on_it_is_not_fetched(house: House, agents: A
     assert {(c["status"], c["note"]) for c in cited} == {("blocked", "NO_WEB: nothing is fetched")}
 
 
+@pytest.mark.long
 def test_restricted_asks_a_search_service_and_listed_hosts_and_nobody_else(house: House, agents: Agents, site: str) -> None:
     ran = live(house, "--sensitivity", "restricted", "--approve-plan")
     assert ran.error["code"] == "GATE_BLOCKED" and agents.asked == [], "any host may be asked, and nobody searches"
@@ -206,6 +209,7 @@ def test_settings_hold_whatever_is_asked_for(house: House, agents: Agents, text:
     assert ran.code == 1 and ran.error["code"] == code and agents.asked == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "asked"), [(("--max-attempts", "1"), 1), pytest.param(("--max-retries", "0"), 1, marks=pytest.mark.long)]
 )
@@ -246,6 +250,7 @@ def test_the_watchdog_counts_from_the_last_sign_of_life_and_not_while_paused() -
     assert watching.overdue(short, 0, at + 7) == 2
 
 
+@pytest.mark.long
 def test_evidence_says_who_worked_when_and_with_what(house: House, agents: Agents) -> None:
     assert live(house, "--approve-plan").code == 0
     meta = json.loads((root(house) / "evidence/agents/wave1/history/meta.json").read_text())

@@ -162,6 +162,7 @@ def door(house: House, *words: str) -> Ran:
     return house.json("deep_research", *words, timeout=250)
 
 
+@pytest.mark.long
 def test_the_door_plans_ticks_and_says_where_a_run_stands(house: House, agents: Agents) -> None:
     """The seed's modes and its print; a tick does exactly one stage."""
     session = str(house.folder / "s")

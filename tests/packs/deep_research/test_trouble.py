@@ -151,6 +151,7 @@ def decisions(root: Path) -> list[Any]:
     return [moved, {n: (g["status"], g["inputs_digest"]) for n, g in gates["gates"].items()}, *kept]
 
 
+@pytest.mark.long
 @pytest.mark.rehearsed
 def test_each_kind_of_trouble_has_its_name_and_too_much_of_it_is_stopped(house: House, model, site: tuple[Site, str]) -> None:
     """Four of eleven cannot be read: gate C says no, with every one classified, and nothing has been written."""

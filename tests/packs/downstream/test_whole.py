@@ -167,6 +167,7 @@ def test_a_kill_anywhere_leaves_outputs_and_knowledge_as_they_would_have_been(
 # The research before it
 
 
+@pytest.mark.long
 @pytest.mark.rehearsed
 def test_a_plan_of_its_own_and_then_everything_that_run_can_give(house: House, model: Any) -> None:
     """As the guide has it: research, then every contract whose inputs it can give, then a question."""

@@ -298,6 +298,7 @@ def test_what_tells_agents_how_to_work_is_compared_before_and_after_the_review(h
     assert "AGENTS.md was changed during the review" in (docs(house) / "review.md").read_text()
 
 
+@pytest.mark.long
 def test_a_secret_in_the_code_stops_the_feature_although_a_session_keeps_none(house: House, agents: Agents) -> None:
     """The diff that reviewers are given has its secrets taken out; the scanner reads the repository."""
     agents.lies = "secret"
@@ -318,6 +319,7 @@ def test_an_artifact_that_somebody_else_changed_is_found_out_and_the_memory_is_p
     assert any("# Mine" in p.read_text() for p in (house.folder / "s/artifacts/theirs").glob("*"))
 
 
+@pytest.mark.long
 def test_a_person_is_asked_after_the_design_and_before_the_commit(house: House, agents: Agents) -> None:
     """The last word is a person's, and what is committed is what the tasks own and the artifacts, nothing else."""
     (house.workspace / "mine.txt").write_text("not part of it\n")
