@@ -23,7 +23,7 @@ from packs.academic import operating
 TOOL = Tool(
     "academic",
     layer=2,
-    summary="Set up a review, run it, answer what it asks, do a phase again, see where it stands, pack it.",
+    summary="Set up a review, run it, answer its questions, run a phase again, show its status, or pack it.",
     example='uv run core/academic.py setup my-review --project "Trees" --question "Do street trees cool the night?" '
     '--keywords "street trees, night" --disciplines Geography',
 )
@@ -35,11 +35,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("verb", choices=VERBS, metavar="VERB", help=f"{', '.join(VERBS)}")
     add("words", nargs="*", default=[], metavar="RUN", help="the folder of the run; phase N RUN; answer RUN WORD")
     add("--config", metavar="FILE", help="setup: a run_config.json instead of questions")
-    add("--project", help="setup: what the work is called")
-    add("--question", help="setup: what is to be found out")
-    add("--keywords", metavar="A,B", help="setup: what it is about")
+    add("--project", help="setup: the title of the work")
+    add("--question", help="setup: the research question")
+    add("--keywords", metavar="A,B", help="setup: keywords of the question")
     add("--disciplines", metavar="A,B", help="setup: which fields")
-    add("--databases", metavar="A,B", help=f"setup: where it is searched (default: {', '.join(operating.DATABASES)})")
+    add("--databases", metavar="A,B", help=f"setup: the databases to search (default: {', '.join(operating.DATABASES)})")
     add("--portal", help="setup: a portal of the settings that lists databases")
     add("--from-year", type=int, help="setup: the first year of publication")
     add("--to-year", type=int, help="setup: the last year of publication")

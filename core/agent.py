@@ -31,8 +31,8 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("agent", metavar="NAME", nargs="?", help="a definition, of yours, of a pack (PACK/NAME) or of the house")
-    parser.add_argument("--list", action="store_true", help="the agents there are, and where each was found")
+    parser.add_argument("agent", metavar="NAME", nargs="?", help="your own, a pack's (PACK/NAME) or a built-in agent")
+    parser.add_argument("--list", action="store_true", help="list all agents, and where each was found")
     parser.add_argument("words", metavar="[ACTION] [TARGET] EXTRA", nargs="*", help="what to do (in capitals), and to what")
     executor.arguments(parser)
 

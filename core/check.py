@@ -35,8 +35,8 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="*", help="checks of yours, of a pack, of the house, or of --checks FILE")
-    parser.add_argument("--list", action="store_true", help="the checks there are, and where each was found")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="your own, a pack's or built-in checks, or of --checks FILE")
+    parser.add_argument("--list", action="store_true", help="list all checks, and where each was found")
     executor.arguments(parser)
 
 

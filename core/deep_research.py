@@ -39,17 +39,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         help=f"with a QUERY: {', '.join(operating.MODES)}; with a RUN: {', '.join(verbs[3:])}",
     )
-    add("what", metavar="QUERY|RUN", help="what is to be found out; or the session of a run")
-    add("words", nargs="*", default=[], metavar="NAME=VALUE", help="for a tool that is called by hand")
+    add("what", metavar="QUERY|RUN", help="the question; or the session of a run")
+    add("words", nargs="*", default=[], metavar="NAME=VALUE", help="arguments of a tool that you call by hand")
     add("--run-id", help="the name of the run (default: from the query)")
-    add("--sensitivity", choices=gating.SENSITIVITIES, default="normal", help="the web, listed places, or a folder alone")
-    add("--effort", choices=tuple(tools.EFFORTS), default="standard", help="how many sides are looked at")
-    add("--corpus", metavar="DIR", default="", help="search a folder of documents, too; all there is with no_web")
-    add("--approve-plan", action="store_true", help="do not ask whether these are the sides; on a resume: yes, they are")
-    add("--max-perspectives", type=int, choices=range(1, 51), metavar="N", help="sides at most, 1 to 50 (default: 3 or 6)")
-    add("--max-attempts", type=int, metavar="N", help="at one perspective, the first included (default: 2)")
-    add("--max-retries", type=int, metavar="N", help="of all perspectives of a wave together (default: 4)")
-    add("--watchdog", type=int, metavar="SECONDS", help="end the run where nothing happens for so long (default: by stage)")
+    add("--sensitivity", choices=gating.SENSITIVITIES, default="normal", help="the web, only listed hosts, or only a folder")
+    add("--effort", choices=tuple(tools.EFFORTS), default="standard", help="how many sides to research")
+    add("--corpus", metavar="DIR", default="", help="also search a folder of documents; with no_web, only that folder")
+    add("--approve-plan", action="store_true", help="do not ask whether to approve the sides; on a resume: approve them")
+    add("--max-perspectives", type=int, choices=range(1, 51), metavar="N", help="at most N sides, 1 to 50 (default: 3 or 6)")
+    add("--max-attempts", type=int, metavar="N", help="attempts per perspective, including the first (default: 2)")
+    add("--max-retries", type=int, metavar="N", help="retries of all perspectives of a wave together (default: 4)")
+    add("--watchdog", type=int, metavar="SECONDS", help="end the run if nothing happens for this long (default: by stage)")
     runs.arguments(parser, modifier=False)
 
 
@@ -58,11 +58,11 @@ def main(call: Call) -> Json:
     if options.mode in operating.BY_HAND:
         return operating.hand(call, operating.find(options.what), options.mode, options.words)
     if options.words:
-        usage(f"the query is one word to the shell: {options.what!r}, and then came {options.words}", "put it into quotes")
+        usage(f"the query must be one argument: {options.what!r} was followed by {options.words}", "put it into quotes")
     if options.mode in operating.VERBS:
         return operating.VERBS[options.mode](operating.find(options.what))
     if not options.what.strip():
-        usage("what is to be found out? The query is empty", TOOL.example)
+        usage("the query is empty: what should be researched?", TOOL.example)
     serving.require_enabled()
     slug = files.slug(options.run_id or options.what, "")[:48].strip("-") or f"run-{files.digest(options.what)[:8]}"
     folder = str(Path(options.corpus).absolute()) if options.corpus else "none"

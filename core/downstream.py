@@ -48,10 +48,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="this agent, with those it needs, whatever is enabled (repeatable)",
+        help="run only this agent and those it needs, enabled or not (repeatable)",
     )
     add("--partial", action="store_true", help="bundle: also what the run left unfinished")
-    add("--review", action="store_true", help="run: a person is asked before it counts")
+    add("--review", action="store_true", help="run: ask a person before the results count")
     runs.arguments(parser, modifier=False)
 
 

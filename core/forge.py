@@ -32,11 +32,11 @@ TOOL = Tool(
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("request", metavar="REQUEST", help="what is wanted; or `knowledge`, for what earlier features propose")
+    add("request", metavar="REQUEST", help="the feature you want; or `knowledge`, to see what earlier features propose")
     add("words", nargs="*", default=[], metavar="WORD", help="knowledge: list, or apply N")
-    add("--slug", help="the feature's short name (default: from the request); its artifacts stand under docs/feature/")
+    add("--slug", help="the feature's short name (default: from the request); its artifacts are under docs/feature/")
     add("--tests", default="pytest", metavar="CHECK", help="the check that runs the test suite (default: pytest)")
-    add("--build", default="auto", metavar="COMMAND", help="how it is built, where the repository does not show it")
+    add("--build", default="auto", metavar="COMMAND", help="the build command, if the repository does not show it")
     add("--depth", choices=("auto", "full", "standard", "lightweight"), default="auto", help="how deep the review goes")
     add("--ask", action="store_true", help="ask for a yes after the design, and before the change is committed")
     runs.arguments(parser, modifier=False)
@@ -47,9 +47,9 @@ def main(call: Call) -> Json:
     if options.request == "knowledge":
         return proposals.answer(call.cwd, options.words)
     if options.words:
-        usage(f"the request is one word to the shell: {options.request!r}, and then came {options.words}", "put it into quotes")
+        usage(f"the request must be one argument: {options.request!r} was followed by {options.words}", "put it into quotes")
     if not options.request.strip():
-        usage("what is wanted? The request is empty", TOOL.example)
+        usage("the request is empty: what should be built?", TOOL.example)
     named_so = options.slug or options.request
     slug = files.slug(named_so, "")[:48].strip("-") or f"feature-{files.digest(named_so)[:8]}"
     params = {"request": options.request, "slug": slug, "tests": options.tests, "build": options.build, "depth": options.depth}

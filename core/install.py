@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--into", metavar="PROJECT", required=True, help="the folder of the project")
     add("--skill-only", action="store_true", help="leave the subagents out")
     add("--all-agents", action="store_true", help="with the agents that only Strata itself calls, such as the sentinel's")
-    add("--remove", action="store_true", help="take out what was put there and is as it was; what you changed stays")
+    add("--remove", action="store_true", help="remove the installed files; those that you changed stay")
 
 
 def main(call: Call) -> Json:
@@ -61,7 +61,7 @@ def main(call: Call) -> Json:
     done: dict[str, list[str]] = {"written": [], "kept": [], "unchanged": []}
     for name, text in texts.items():
         done[put(project, name, text)].append(str(Path(".claude") / name))
-    hint = "those under `kept` were there and are not ours to change; move one aside to get ours" if done["kept"] else ""
+    hint = "files under `kept` existed already and were left alone; move one aside to install ours" if done["kept"] else ""
     return {"tool": "install", "status": "success", "exit_code": 0, "project": str(project), **done, "hint": hint}
 
 

@@ -44,11 +44,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN|QUESTION|VERSION",
         help="build RUN (a session, latest, or a manifest); ask QUESTION; diff 1 2; page [FILE]",
     )
-    add("--kb", metavar="DIR", default="", help="where it stands (default: downstream/knowledge_base here)")
-    add("--version", type=int, default=0, metavar="N", help="of the knowledge base: read this version (default: the current one)")
-    add("--no-model", action="store_true", help="ask: show the best passages, whatever the doubt")
+    add("--kb", metavar="DIR", default="", help="its folder (default: downstream/knowledge_base here)")
+    add("--version", type=int, default=0, metavar="N", help="read this version of the knowledge base (default: the current one)")
+    add("--no-model", action="store_true", help="ask: show the best passages, even in doubt; ask no model")
     add("--write", action="store_true", help="ask: have an agent write the answer from the documents")
-    add("--conversation", metavar="NAME", default="", help="ask: go on with a conversation of that name")
+    add("--conversation", metavar="NAME", default="", help="ask: continue the conversation with this name")
     add("--keep", type=int, choices=range(1, 1001), default=5, metavar="N", help="prune: versions to keep (default 5)")
     add("--yes", action="store_true", help="prune: remove them")
     executor.arguments(parser)

@@ -33,11 +33,11 @@ TOOL = Tool(
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="of yours, of a pack or of the house; or the path of a file")
-    parser.add_argument("--list", action="store_true", help="the orchestrators there are, and where each was found")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="your own, a pack's or a built-in orchestrator, or a file")
+    parser.add_argument("--list", action="store_true", help="list all orchestrators, and where each was found")
     parser.add_argument("--param", metavar="NAME=VALUE", action="append", default=[], help="a parameter (repeatable)")
     parser.add_argument("--params", metavar="FILE", help="parameters as a JSON object")
-    parser.add_argument("--stop", metavar="SESSION", help="ask the run in a session to end; --resume goes on with it")
+    parser.add_argument("--stop", metavar="SESSION", help="stop the run in a session; --resume continues it")
     runs.arguments(parser)
 
 

@@ -35,11 +35,11 @@ TOOL = Tool(
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", metavar="CHECK", nargs="*", help="checks of config/checks.yaml, or of --checks FILE (default: all of that file)")
-    add("--audit", action="store_true", help="have agents write down what must hold, and compare the results with it")
-    add("--no-fix", action="store_true", help="only look: nothing is fixed, and no agent is asked")
-    add("--protect", metavar="GLOB", action="append", default=[], help="judges the work: a fix may not touch it (repeatable)")
+    add("--audit", action="store_true", help="let agents write down the requirements and compare the results with them")
+    add("--no-fix", action="store_true", help="only check: fix nothing, and call no agent")
+    add("--protect", metavar="GLOB", action="append", default=[], help="judging files that a fix may not touch (repeatable)")
     add("--scope", metavar="GLOB", action="append", default=[], help="what a fix may write (repeatable; default: all)")
-    add("--request", metavar="TEXT", default="", help="what was asked for: a text, or the file that says it")
+    add("--request", metavar="TEXT", default="", help="the original request: a text, or a file that contains it")
     runs.arguments(parser, modifier=False, stages=False)
 
 

@@ -41,7 +41,7 @@ VERBS = {
     "stop": "asks the run, or the service, in a session to end, and waits until it has",
     "outputs": "what a run produced, with types and dimensions; --type, --dimension and --tag choose",
     "graph": "a session, or a plan.yaml, as a Mermaid flowchart",
-    "prune": "removes sessions older than --older-than; only says which, without --yes",
+    "prune": "removes sessions older than --older-than; without --yes it only lists them",
 }
 
 

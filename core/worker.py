@@ -34,7 +34,7 @@ from lib.tool.arguments import count, seconds
 TOOL = Tool(
     "worker",
     layer=0,
-    summary="Run commands that campaigns on other machines place, until it is asked to stop; then end what runs, and no more.",
+    summary="Run commands for campaigns on other machines until asked to stop; then finish what runs and take no more.",
     example="uv run core/worker.py --backend temporal://127.0.0.1:7233 --slots 8 --root /shared/strata",
 )
 
@@ -53,8 +53,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="what this machine has, for stages that need it",
     )
-    add("--name", metavar="NAME", help="what reports call it (default: the machine's name and the process)")
-    add("--drain", type=seconds, metavar="SECONDS", help="what running commands are given after a stop (default: all they need)")
+    add("--name", metavar="NAME", help="its name in reports (default: the machine's name and the process)")
+    add("--drain", type=seconds, metavar="SECONDS", help="how long running commands may take after a stop (default: unlimited)")
 
 
 def main(call: Call) -> Json:

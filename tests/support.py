@@ -95,8 +95,11 @@ def template() -> Template:
 class House:
     """Core, config and prompts that a test may add to, with a sessions folder and a workspace of its own."""
 
+    made = 0
+
     def __init__(self, folder: Path, rehearsed: bool = False) -> None:
         """`rehearsed`: agents are those of `scripted_model/rehearsal.py`, for claims above layer 0."""
+        House.made += 1
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         for inner in template().folders:

@@ -1,6 +1,6 @@
-"""The seed's P1 to P7 under their names: what a program of a user's own may call to take part in a session.
+"""Functions that a user's own program may call to take part in a session, under the seed's names P1 to P7.
 
-The library itself does not import this module; each function stands where it belongs.
+The library itself does not import this module; each function is defined where it belongs.
 """
 
 from __future__ import annotations

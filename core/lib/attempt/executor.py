@@ -1,4 +1,4 @@
-"""Layer 1's common story: begin a try, have the work done, verify it, and end the try with an outcome.
+"""What all executors (layer 1) share: begin a try, run the work, verify it, and end the try with an outcome.
 
 The work is either an agent session (`run_agent`, through spawn) or a Python function (`run_function`, no model). Both end
 in the same outcome, so an orchestrator cannot tell them apart.
@@ -41,16 +41,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What every executor understands, besides its own words."""
     add = parser.add_argument
     add("--input", metavar="NAME=VALUE", action="append", default=[], help="a named input: a path or a text (repeatable)")
-    add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must be there afterwards")
+    add("--output", metavar="NAME=PATH[:SCHEMA]", action="append", default=[], help="a file that must exist afterwards")
     add("--extra-context", metavar="FILE", action="append", default=[], help="text added to the prompt (repeatable)")
-    add("--timeout", type=positive, metavar="SECONDS", help="of one attempt (default 600)")
-    add("--stall-timeout", type=positive, metavar="SECONDS", help="an agent that says nothing for so long is stopped")
+    add("--timeout", type=positive, metavar="SECONDS", help="time limit of one attempt (default 600)")
+    add("--stall-timeout", type=positive, metavar="SECONDS", help="stop an agent that is silent for this long")
     add("--max-turns", type=count, metavar="N")
-    add("--max-budget-usd", type=positive, metavar="USD", help="of one attempt")
+    add("--max-budget-usd", type=positive, metavar="USD", help="spending limit of one attempt")
     add("--self-heal", action="store_true", help=f"up to {healing.SELF_HEAL_MAX} further attempts, each told what was wrong")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="load CLAUDE.md, settings, hooks and MCP servers of the folder")
-    add("--permission-mode", choices=grant.PERMISSION_MODES, help="instead of the definition's")
+    add("--permission-mode", choices=grant.PERMISSION_MODES, help="use this mode, not the definition's")
     add("--read-dir", action="append", default=[], help=argparse.SUPPRESS)
     add("--step", help=argparse.SUPPRESS)
     add("--task", metavar="FILE", help=argparse.SUPPRESS)

@@ -57,8 +57,8 @@ def ask(call: Call, task: Task, folder: Path, out: Path, result: str, data: Any)
     if reply.exit_code != ExitCode.SUCCESS or not isinstance(complaints, list):
         if is_final(reply.error):  # it has said so on purpose: nobody is asked again
             raise StrataError(reply.code, reply.message, "no retry helps", final=True)
-        why = reply.message or "it printed no complaints, and not that there are none"
-        raise StrataError("NOT_JUDGED", f"{' '.join(words)} could not say whether it is accepted: {why}", "look at made.json")
+        why = reply.message or "it printed no list of complaints, not even an empty one"
+        raise StrataError("NOT_JUDGED", f"{' '.join(words)} could not judge the work: {why}", "look at made.json")
     found = [str(c) for c in complaints]  # type: ignore[reportUnknownVariableType]
     note = "; ".join(found)[:300] or "accepted"
     return CheckResult("accept", " ".join(words), passed=not found, errors=len(found), note=note, tail="\n".join(found)), found

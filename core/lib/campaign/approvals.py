@@ -113,9 +113,9 @@ def hear(waited: list[Json], approve: str | None, reject: str | None, answers: d
         w["phase"]: Asked(w["phase"], w["at"], w["question"], tuple(w["show"]), w["answer_schema"], w["digest"]) for w in waited
     }
     if approve not in (None, EVERY) and approve not in waiting:
-        usage(f"--approve {approve}: that phase waits for nothing", f"waiting: {', '.join(waiting) or 'nothing'}")
+        usage(f"--approve {approve}: that phase is not waiting", f"waiting: {', '.join(waiting) or 'nothing'}")
     if approve is not None and not waiting:
-        usage("--approve: nothing waits for an approval", "an escalation, where there is one, is answered with --resolution FILE")
+        usage("--approve: nothing waits for an approval", "answer an escalation, if there is one, with --resolution FILE")
     decisions: dict[str, Decision] = {}
     for asked in waiting.values():
         if reject is not None:

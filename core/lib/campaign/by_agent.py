@@ -1,4 +1,4 @@
-"""A phase whose runs an agent calls: what it called is on disk, and what it says is not looked at."""
+"""A phase whose runs an agent calls: what counts is what it called, as recorded on disk, not what it says."""
 
 from __future__ import annotations
 

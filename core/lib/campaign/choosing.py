@@ -27,7 +27,7 @@ class Choice(Struct, frozen=True):
 
 def choose(call: Call, base: Path) -> Choice:
     if not call.options.goal and (call.options.rounds is not None or call.options.checks):
-        usage("--rounds and --checks are for --goal", "a plan says them itself: rounds: 2, checks: checks.yaml")
+        usage("--rounds and --checks work only with --goal", "in a plan, write rounds: 2 and checks: checks.yaml")
     if call.options.budget:
         budget.given(call.options.budget)  # what is wrong with it is said before a session is there
     return written_for_goal(call) if call.options.goal else given_or_remembered(call, base)
@@ -37,9 +37,9 @@ def written_for_goal(call: Call) -> Choice:
     """The plan that an agent writes for a goal. Before it exists the session is one without phases: it can be resumed."""
     options = call.options
     if options.resume:
-        usage("--goal begins something; a session keeps the goal it has", "leave out --goal, or --resume")
+        usage("--goal starts a new campaign; a session keeps its goal", "leave out --goal, or --resume")
     if options.plan or options.dry_run or options.explain:
-        usage("--goal has a plan written: it comes without one, and there is nothing to look at before", "add --goal alone")
+        usage("--goal writes the plan itself, so it takes no PLAN, --dry-run or --explain", "use --goal alone")
     if options.rounds is not None and not 1 <= options.rounds <= goals.MAX_ROUNDS:
         usage(f"--rounds {options.rounds}: from 1 to {goals.MAX_ROUNDS}")
     options.goal = read_text("-", "--goal").strip() if options.goal == "-" else options.goal.strip()
@@ -97,13 +97,13 @@ def what_to_redo(call: Call, chosen: Plan) -> redo.Chosen | None:
     """Which finished steps are to be done again on purpose."""
     options = call.options
     if options.start_from and options.only:
-        usage("--from and --only are two different things", "give one of them")
+        usage("--from and --only cannot be combined", "give one of them")
     if (options.start_from or options.only) and not options.resume:
         usage("--from and --only do finished work again", "add --resume SESSION")
     if (options.start_from or options.only) and call.driver == "replay":
-        usage("a recording has each step as it was done: there is none of doing it again", "--driver live, or without --from")
+        usage("a recording has no second run of a step, so replay cannot redo it", "--driver live, or without --from")
     if options.only and options.mode == "agent":
-        usage("--only is for tool mode", "an agent takes all phases, or leave out --mode agent")
+        usage("--only is for tool mode", "an agent runs all phases: leave out --only or --mode agent")
     if options.only:
         return redo_plan.only_phase(chosen, options.only)
     return redo_plan.from_step(chosen, options.start_from, Path(options.session_dir)) if options.start_from else None
@@ -123,7 +123,7 @@ def hear(call: Call, chosen: Plan) -> approvals.Said:
     folder = Path(options.session_dir)
     waited = resumed.waited(folder)
     if options.reject is not None and not waited and not resumed.escalated(folder):
-        usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION goes on")
+        usage("--reject: nothing waits for a decision", f"{command('campaign')} --resume SESSION continues the run")
     if options.approve is not None and not waited and resumed.questions(folder):
         usage("--approve: a stage asks, and wants an answer", " ".join(asking.flag(q) for q in resumed.questions(folder)))
     return approvals.hear(waited, options.approve, options.reject, keyword(options.answer, "--answer"))

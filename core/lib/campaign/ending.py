@@ -60,7 +60,7 @@ class Ending(Struct, frozen=True):
         if ExitCode.PARTIAL_SUCCESS in codes.values():
             partly = [n for n, c in codes.items() if c == ExitCode.PARTIAL_SUCCESS]
             names = "; ".join(f"{n} ({why})" if (why := self.results[n].message) else n for n in partly)
-            again = f"what was given up stays so; {self.resume} --from PHASE/RUN/STAGE[/ITEM] does it again"
+            again = f"what was given up is not tried again; {self.resume} --from PHASE/RUN/STAGE[/ITEM] runs it again"
             return ExitCode.PARTIAL_SUCCESS, _partly(f"not everything succeeded: {names}", again)
         return ExitCode.SUCCESS, None
 

@@ -77,8 +77,8 @@ def write_plan(call: Call, known: Json, number: int, earlier: Plan | None = None
         return path
     said, wrong = _ask_writer(call, known, number, earlier, gaps)
     if wrong:
-        hint = f"see {session / 'goal/stages/01-roadmap'}; say the goal more exactly, or write the plan yourself"
-        raise StrataError("BAD_ROADMAP", f"no plan that can be run came of it, after {MAX_REPAIRS} repairs: {wrong}", hint)
+        hint = f"see {session / 'goal/stages/01-roadmap'}; state the goal more exactly, or write the plan yourself"
+        raise StrataError("BAD_ROADMAP", f"the goal led to no plan that can run, after {MAX_REPAIRS} repairs: {wrong}", hint)
     files.write_atomic(path, said)
     files.write_json(record, {"made_from": made_from, "at": now()})
     return path

@@ -46,7 +46,7 @@ def recall(tool: str, words: list[str]) -> list[str]:
 def expand(tool: str, words: list[str]) -> list[str]:
     """`--of PHASE/RUN` for an orchestrator, `--of PHASE` for the sentinel and a coordinator."""
     if len(words) not in (2, 4) or words[0] != "--of" or (words[2:] and words[2] != "--output-format"):
-        usage("--of stands alone, in front", "the rest is known")
+        usage("--of must come first, without other options", "the rest comes from the session")
     folder, _, name = words[1].partition("/")
     session = Path(os.getenv(names.SESSION) or "/nonexistent")
     if tool == "coordinator":

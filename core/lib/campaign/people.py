@@ -95,10 +95,10 @@ def escalation(campaign: str, session: Path, phases: list[tuple[Phase, ToolResul
         lines += [f"The workspace could not be put back: {failed_rollback}", ""] if failed_rollback else []
         rolled = records.read(report, PhaseReport).rolled_back if report.exists() else None
         lines += [f"The workspace was put back; what failed is kept as `{rolled.ref}`.", ""] if rolled else []
-    lines += ["## Choices", "", "- Say how it is to be resolved; every stage that runs again is told:", ""]
+    lines += ["## Choices", "", "- Say how to resolve it; every stage that runs again is told:", ""]
     lines += [f"      {command} --resolution FILE", ""]
     lines += ["- Fix the cause yourself (a spec, a plan, the code), then go on; what is finished is not done again:", ""]
-    lines += [f"      {command}", "", "- Give up on it, and have that on record:", "", f'      {command} --reject "why"', ""]
+    lines += [f"      {command}", "", "- Give up on it, and record why:", "", f'      {command} --reject "why"', ""]
     return "\n".join(lines)
 
 

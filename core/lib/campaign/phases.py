@@ -38,15 +38,15 @@ from lib.stages import agent_mode, asking, terms
 from lib.tool.arguments import keyword
 from lib.tool.call import Call
 
-FROM_HELP = "do this again, and all behind it: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
+FROM_HELP = "run this and everything after it again: PHASE[/RUN[/STAGE[/ITEM]]] of a plan, RUN[/STAGE[/ITEM]] of a phase"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
-    add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
-    add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent takes the place of this tool (costs one depth)")
-    add("--explain", action="store_true", help="say for every step what would become of it and why; run nothing")
+    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a waiting stage; @FILE reads the answer")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="a text file for every stage that runs (repeatable)")
+    add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent replaces this tool (costs one level of depth)")
+    add("--explain", action="store_true", help="print what would happen to every step, and why; run nothing")
     add("--from", metavar="STEP", dest="start_from", help=FROM_HELP)
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
 

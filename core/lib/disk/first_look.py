@@ -1,5 +1,5 @@
-"""A first look at a document: whether it surely matches its schema. What is not sure is for jsonschema, which also has words
-for what is wrong; importing that takes longer than everything else a valid plan needs.
+"""A quick check whether a document surely matches its schema. Any doubt is left to jsonschema, which also explains what is wrong;
+importing jsonschema takes longer than everything else that a valid plan needs.
 """
 
 from __future__ import annotations

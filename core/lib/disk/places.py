@@ -1,9 +1,9 @@
 """Where things are found by their names: a user's own, the packs', and the house's.
 
-A user's own stand beside the plan and under `.strata/` of the working folder, and are found first; a tool is the exception:
-nothing may stand in the place of one of ours. A pack's stand together under its name: `forge/findings` is what the pack forge
-calls findings, and what a pack's own files name is looked for in that pack first. Tools below the outermost one look where that
-one looked: it writes that down in the session.
+A user's own files are beside the plan and under `.strata/` of the working folder, and are found first; tools are the exception:
+a user's tool never replaces one of ours. A pack's files share its name: `forge/findings` is what the pack forge calls findings,
+and names in a pack's own files are looked up in that pack first. The outermost tool records in the session where it looked, and
+all tools below look in the same places.
 """
 
 from __future__ import annotations

@@ -46,11 +46,11 @@ class Address(Struct, frozen=True):
         host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
         odd = url.scheme != SCHEME or not _HOST.fullmatch(host) or not port or url.username or url.path.count("/") > 1
         if odd or unknown:
-            what = f"knows no {unknown[0]!r}: cap and place" if unknown and not odd else f"is not one: {text!r}"
+            what = f"has no {unknown[0]!r}, only cap and place" if unknown and not odd else f"is not valid: {text!r}"
             raise StrataError("USAGE", f"a backend {what}", f"{SCHEME}://HOST:7233/NAMESPACE, or {LOCAL}")
         cap, place = part(query, "cap") or "0", part(query, "place") or "executors"
         if not (cap.isascii() and cap.isdigit() and len(cap) < 6):
-            raise StrataError("USAGE", f"the cap of a backend is a whole number, not {cap!r}", "cap=40: so many at the same time")
+            raise StrataError("USAGE", f"the cap of a backend is a whole number, not {cap!r}", "cap=40: at most 40 at once")
         if place not in LAYERS:
             raise StrataError("USAGE", f"a backend cannot place {place!r}", nearest(place, LAYERS, "it places"))
         return Address(f"{host}:{port}", url.path.strip("/") or "default", int(cap), place)

@@ -179,7 +179,7 @@ class PlacedRunning:
         why = word.why if word else told.lost
         if word and word.kind in (REFUSED, FAILED):
             refused: Json = {"code": "REFUSED_BY_WORKER", "hint": "see config/machines/README.md", "final": True}
-            failed: Json = {"code": "NOT_RUN", "hint": "what keeps every worker from it has to be settled; then resume"}
+            failed: Json = {"code": "NOT_RUN", "hint": "fix what keeps every worker from taking it, then resume"}
             error: Json = {"message": why, **(refused if word.kind == REFUSED else failed)}
             document: Json = {"status": STATUS[ExitCode.FAILURE], "exit_code": 1, "error": error}
             return Finished(1, json.dumps(document).encode(), why)

@@ -1,5 +1,5 @@
-"""A nursery beside a worker, which has threads and cannot fork: a program that starts the supervisors of its commands, with what
-they and the commands need loaded. Its one argument is the descriptor on which it is asked."""
+"""A nursery beside a worker: a program that starts the supervisors of the worker's commands, because the worker has threads and
+cannot fork. It has loaded what they and the commands need. Its one argument is the descriptor on which requests arrive."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class _Reader:
             self._shown(index, phase)
             self._inputs(index, phase, {p.name: p for p in phases})
         if spec.rounds > 1 and not spec.goal:
-            raise self._error(["rounds"], "another round is for a goal that is not met", "goal: what is wanted, in words")
+            raise self._error(["rounds"], "rounds work only with a goal", "goal: what is wanted, in words")
         if spec.files and spec.workspace != "session":
             raise self._error(["files"], "files are put only into a fresh workspace", "workspace: session")
         if spec.repository and spec.workspace != "session":
@@ -144,7 +144,7 @@ class _Reader:
             ]
             if phase.fix and together and set(phase.checks) - {checks_file.ARTIFACTS}:
                 message = (
-                    f"{phase.name} may run together with {', '.join(together)} in one folder: what is fixed there is not its own"
+                    f"{phase.name} may run together with {', '.join(together)} in one folder: a fix could also change their work"
                 )
                 hint = "verify: {fix: false}, a depends_on, or max_parallel: 1"
                 raise self._error(["phases", index, "verify"], message, hint)

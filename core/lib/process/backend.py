@@ -1,4 +1,4 @@
-"""The seam under every tool that is called and every check that is run: where a command is placed is behind it.
+"""The interface through which every tool and every check is started; it hides on which machine a command runs.
 
 A backend starts a command under an id, hands on its lines, stops it, and says how it ended. Lost is a status, never an exit code:
 nobody knows what became of the command. `local` runs it on this machine; `machines/placing` hands tools to workers on other

@@ -1,4 +1,4 @@
-"""A process that the outermost tool keeps beside itself and that starts all tools below by forking, with what they share loaded.
+"""A helper process of the outermost tool that starts all tools below by forking, with their shared libraries already loaded.
 
 Starting an interpreter and importing a library costs more than most steps do. The nursery is forked before the tool has
 threads, imports the rest of the library once, and then becomes each tool that is asked for: a process like any other,

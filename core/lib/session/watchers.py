@@ -1,5 +1,5 @@
-"""Who looks on: a view registers here and is told when a session opens, when there is something to report, and how a tool ended.
-What happens knows nothing of those who look on, and what they cannot do does not change how a run ends.
+"""Observers of a run: a view registers here and is told when a session opens, when there is something to report, and how a tool
+ended. The run knows nothing of its observers, and their failures do not change how it ends.
 """
 
 from __future__ import annotations

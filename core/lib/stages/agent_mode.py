@@ -230,7 +230,7 @@ def expand(tool: str, words: list[str]) -> list[str]:
     except argparse.ArgumentError as error:
         usage(str(error))
     if rest or not named.stage:
-        usage(f"--of takes --stage and --item only, not {' '.join(rest) or 'nothing'}", "the rest is known")
+        usage(f"--of takes --stage and --item only, not {' '.join(rest) or 'nothing'}", "the rest comes from the session")
     call, run = _call_of(named.of)
     orchestration = orchestrator_file.load(run["orchestrator"], run["modifier"])
     stage = next((s for s in orchestration.stages if s.name == named.stage), None)

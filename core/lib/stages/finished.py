@@ -1,7 +1,7 @@
-"""What earlier runs of a session have finished, whether that is still so, and if not, why.
+"""What earlier runs of a session have finished, whether that is still valid, and if not, why.
 
-Two things make finished work run again: something from outside the session changed what it is made of, or a step it depends on
-was done again and came to something else. What later work of the session did to the files it read or left is no reason.
+Two things make finished work run again: something outside the session changed what it is made from, or a step it depends on
+ran again with a different result. Changes by later work of the session to the files it read or left are no reason.
 """
 
 from __future__ import annotations

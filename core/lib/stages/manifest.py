@@ -47,7 +47,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
         manifest["error"] = {**error, "stage": stopped_by.stage}
     elif failed:
         names = "; ".join(f"{r.stage} ({why[:300]})" if (why := part(r.error, "message") or r.note) else r.stage for r in failed)
-        hint = f"what was given up stays so; --resume SESSION --from {failed[0].stage} does it again"
+        hint = f"what was given up is not tried again; --resume SESSION --from {failed[0].stage} runs it again"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
     elif later:
         message = f"it ended behind {until}, as asked; not run: {', '.join(later)}"

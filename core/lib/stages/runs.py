@@ -29,16 +29,16 @@ def arguments(parser: argparse.ArgumentParser, modifier: bool = True, stages: bo
         "--dry-run",
         action="store_true",
         dest="explain",
-        help="say for every step what would become of it and why; run nothing",
+        help="print what would happen to every step, and why; run nothing",
     )
     if stages:
-        add("--from", metavar="STAGE", dest="start_from", help="do this stage (or STAGE/ITEM) and those behind it again")
+        add("--from", metavar="STAGE", dest="start_from", help="run this stage (or STAGE/ITEM) and all later ones again")
     if stages:
-        add("--until", metavar="STAGE", help="end behind this stage; a resume runs the rest")
+        add("--until", metavar="STAGE", help="stop after this stage; a resume runs the rest")
     if stages:
-        add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent sequences the stages (costs one depth)")
-    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a stage that waits; @FILE reads it")
-    add("--extra-context", metavar="FILE", action="append", default=[], help="told to every stage that runs (repeatable)")
+        add("--mode", choices=agent_mode.MODES, default="tool", help="agent: an agent calls the stages (costs a level of depth)")
+    add("--answer", metavar="STAGE=ANSWER", action="append", default=[], help="answer a waiting stage; @FILE reads the answer")
+    add("--extra-context", metavar="FILE", action="append", default=[], help="a text file for every stage that runs (repeatable)")
     add("--checks", metavar="FILE", help="where named checks are defined (default: config/checks.yaml)")
     add("--inherit-settings", action="store_true", help="let agents load CLAUDE.md, settings, hooks and MCP servers")
     add("--rerun", type=int, default=0, help=argparse.SUPPRESS)  # its coordinator gives what had failed by then one more try

@@ -1,4 +1,4 @@
-"""Layer 2's way: from stage to stage, with the same questions whether the work is done, looked at or only counted.
+"""How layer 2 goes from stage to stage, in the same way whether it runs the work, explains it or only counts it.
 
 All that decides the way is on disk: outcomes say what is finished, loop records say which loops were taken and why, and
 answers say what a person decided. Walking again from the start therefore ends up where the last walk stopped.

@@ -65,12 +65,12 @@ def _with_common(reaching: bool) -> _Parser:
     add = parser.add_argument
     add("--model", metavar="TIER", help="low-tier, medium-tier, high-tier (config/models.yaml), or a model id")
     add("--output-format", choices=("text", "json"), default="text", help="KEY=value lines, or one JSON document")
-    add("--cwd", metavar="DIR", help="the folder agents work in (default: where you stand)")
+    add("--cwd", metavar="DIR", help="the folder agents work in (default: the current folder)")
     add("--max-depth", type=count, metavar="N", help="how deep agents may start agents")
     add("--current-depth", type=count, metavar="D", help=argparse.SUPPRESS)
-    add("--session-dir", metavar="DIR", help="the session folder to work in; made if it is not there")
-    add("--session-base", metavar="DIR", help="where new session folders are made (default: sessions/ beside core/)")
-    add("--driver", choices=DRIVERS, help="live: real agents; record: live, and kept for replay; replay: from --fixtures")
+    add("--session-dir", metavar="DIR", help="the session folder to use; created if it does not exist")
+    add("--session-base", metavar="DIR", help="where new session folders are created (default: sessions/ beside core/)")
+    add("--driver", choices=DRIVERS, help="live: run real agents; record: run and record them; replay: answer from --fixtures")
     add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
     if reaching:
         where = "where executors run: temporal://HOST:7233/NAMESPACE, or local (config/machines/README.md; or STRATA_BACKEND)"

@@ -71,6 +71,6 @@ def check(
 def _refuse(what: str, has: str) -> None:
     raise StrataError(
         "WIDENING_REFUSED",
-        f"an agent asked for {what}, which is more than it was given itself: {has}",
-        "inside a session flags only narrow; give it to the agent that is outermost",
+        f"an agent asked for {what}, which exceeds what it was given: {has}",
+        "inside a session flags can only narrow; give it to the outermost agent",
     )

@@ -113,7 +113,7 @@ class Door:
 
     def _ask(self, method: str, url: str, reason: str, headers: dict[str, str], body: bytes, most: int) -> Page:
         if not reason.strip():
-            usage(f"{url}: no reason is given", "say in a few words what it is asked for: it stands in the evidence")
+            usage(f"{url}: no reason is given", "say in a few words why it is fetched; the evidence keeps the reason")
         _check_headers(headers)
         sent = files.digest_bytes(body) if body else ""
         asked = Fetched(method, url, reason, now(), sent_sha256=sent, asked_with=_asked_with(headers))
@@ -234,7 +234,7 @@ def _check_headers(headers: dict[str, str]) -> None:
     for name, value in headers.items():
         sound = value.isascii() and value.isprintable() and name.isascii() and name.replace("-", "").isalnum()
         if not sound or name.lower() == "host":
-            usage(f"the header {name!r} cannot be sent", "printable ASCII, without a line's end; Host is the door's")
+            usage(f"the header {name!r} cannot be sent", "use printable ASCII without line breaks; the door sets Host itself")
 
 
 def _asked_with(headers: dict[str, str]) -> str:

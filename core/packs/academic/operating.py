@@ -69,7 +69,7 @@ def _phase(text: str) -> tuple[str, str]:
 def _answer(root: Path, given: list[str]) -> list[str]:
     waiting = _state(root).waiting
     if not waiting:
-        raise StrataError("NOT_WAITING", f"{root} waits for nobody", f"{command(TOOL)} status {root}")
+        raise StrataError("NOT_WAITING", f"{root} is not waiting for an answer", f"{command(TOOL)} status {root}")
     if not given or given[0].startswith("--"):
         usage(f"what is the answer? {waiting.question}", f"one of {', '.join(waiting.choices)}")
     flags = next((n for n, w in enumerate(given) if w.partition("=")[0] in _FLAGS), len(given))
@@ -276,7 +276,7 @@ def _ask(question: str, flag: str, shape: Json, default: str | None = None) -> A
     if not people.at_a_terminal():
         if default is not None and not flag:
             return _listed(default) if shape.get("type") == "array" else default
-        usage(f"nobody is here to ask: {question}", f"say it with {flag}, or --config FILE")
+        usage(f"there is no terminal to ask at: {question}", f"say it with {flag}, or --config FILE")
     while True:
         line = people.read_line(f"{question}\n> ")
         text = line or default or ""

@@ -171,7 +171,7 @@ def _poll_url(page: Page, asked: str) -> str:
     url = base.join(said) if isinstance(said, str) else base
     if not isinstance(said, str) and page.evidence.method == "POST":
         raise StrataError(
-            "BAD_RESULT", "the service accepted the bundle, and names no poll_url", "the service is to be put right"
+            "BAD_RESULT", "the service accepted the bundle, but named no poll_url", "fix the service: it must name one"
         )
     if (url.scheme, url.raw_host, url.port, bool(url.userinfo)) != (base.scheme, base.raw_host, base.port, False):
         raise refuse(
