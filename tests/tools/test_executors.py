@@ -466,6 +466,17 @@ def test_evidence_names_the_commit_and_whether_it_was_dirty(house: House) -> Non
     assert (record["git_commit"], record["git_dirty"]) == (head, True)
 
 
+def test_a_red_check_is_red_whatever_signals_its_starter_ignored(house: House) -> None:
+    """With SIGCHLD ignored, nobody is told how a child ended, and to Python that reads as 0."""
+    (house.folder / "mine.yaml").write_text("version: 1\nchecks: {bad: {command: 'false'}}\n")
+    argv = [*house.argv("check", "bad", "--checks", str(house.folder / "mine.yaml"), "--output-format", "json")]
+    ignore = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", ignore, *argv], env=house.env, cwd=house.workspace, capture_output=True, check=False
+    )
+    assert done.returncode not in (0, 12), done.stdout
+
+
 def test_a_check_does_not_get_the_agents_login(house: House) -> None:
     (house.workspace / "checks.yaml").write_text("version: 1\nchecks: {env: {command: env}}\n")
     house.json("check", "env", "--checks", "checks.yaml", ANTHROPIC_API_KEY="dummy-but-private")

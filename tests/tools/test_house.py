@@ -93,6 +93,13 @@ def test_help_has_an_example_and_nothing_happens(house: House, tool: str) -> Non
     assert not house.sessions.exists()
 
 
+@pytest.mark.parametrize("tool", ["campaign", "session"])
+def test_help_that_cannot_be_printed_is_a_failure_and_no_code_of_pythons_own(house: House, tool: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(house.argv(tool, "--help"), env=house.env, stdout=full, stderr=subprocess.DEVNULL, check=False)
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("tool", NAMES)
 def test_a_wrong_argument_is_exit_1_with_one_clear_error_on_both_channels(house: House, tool: str) -> None:
     ran = house.json(tool, "--no-such-flag")

@@ -197,12 +197,15 @@ def _watch_parent(parent: int, on_end: Callable[[], None]) -> None:
     threading.Thread(target=look, name="parent", daemon=True).start()
 
 
+NOT_STARTED = 127  # the exit code of a shell, too, for a command that is not there
 _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_HEARD = (*_STOPPING, signal.SIGCHLD)
 _IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and by nothing else
 
 
 def keep(command: Sequence[str], parent: int) -> int:
-    """Runs `command`, passes signals on to it, and leaves nothing of it behind."""
+    """Runs `command`, passes signals on to it, and leaves nothing of it behind. Signals are waited for, not handled: one that
+    comes while the command is being started, or just before it is waited for, would be noted and not acted on."""
     become_subreaper()
     os.environ.pop(names.LOCK, None)  # the session's lock ends with us; the command has no part in it
     child = 0
@@ -212,9 +215,9 @@ def keep(command: Sequence[str], parent: int) -> int:
         if child:
             send(child, number)
 
-    def stop(number: int, *_: object) -> None:
+    def stop(number: int) -> None:
         nonlocal stopping
-        if child and not stopping:
+        if not stopping:
             polite = number == signal.SIGINT
             tell(signal.SIGINT if polite else signal.SIGTERM)
             insisting = ((GRACE_SECONDS * 0.6, signal.SIGTERM), (GRACE_SECONDS, signal.SIGKILL))
@@ -224,8 +227,9 @@ def keep(command: Sequence[str], parent: int) -> int:
                 late.start()
         stopping = True
 
-    for number in _STOPPING:
-        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)  # in every thread that is started from here on, too
+    for number in _HEARD:
+        signal.signal(number, _noted)  # what is ignored, here or by who started us, is not kept for who waits
 
     def parent_is_gone() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -235,16 +239,24 @@ def keep(command: Sequence[str], parent: int) -> int:
     else:
         watch_lease(parent_is_gone)
     code = -signal.SIGTERM
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)  # one that comes now is heard when there is somebody to pass it on to
-    if not stopping:
-        child = os.fork()
-        if not child:
-            # Should the keeper itself be killed: the agent CLI is asked to stop its own children, anything else just ends.
-            _become(command, signal.SIGTERM if parent else signal.SIGKILL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
-    if child:
-        _, status = os.waitpid(child, 0)
-        child, code = 0, os.waitstatus_to_exitcode(status)
+    if not signal.sigpending() & set(_STOPPING):
+        try:
+            child = os.fork()
+        except OSError as error:
+            _say_not_started(command, error)
+            code = NOT_STARTED
+        else:
+            if not child:
+                # Should the keeper itself be killed: the agent CLI is asked to stop its own children, anything else just ends.
+                _become(command, signal.SIGTERM if parent else signal.SIGKILL)
+    while child:
+        number = signal.sigwait(_HEARD)
+        if number != signal.SIGCHLD:
+            stop(number)
+            continue
+        ended, status = os.waitpid(child, os.WNOHANG)  # it may have been another that we have adopted
+        if ended:
+            child, code = 0, os.waitstatus_to_exitcode(status)
     end_descendants(ask_seconds=0.2 if stopping else 0.0)
     return code if code >= 0 else 128 - code
 
@@ -253,15 +265,34 @@ def _become(command: Sequence[str], farewell: int) -> NoReturn:
     """Of a forked process: from here on it is that command, with its three streams and nothing else of ours."""
     try:
         die_with_parent(farewell)
-        for number in (*_STOPPING, *_IGNORED_HERE):
+        for number in (*_HEARD, *_IGNORED_HERE):
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
-        os.closerange(3, max(os.sysconf("SC_OPEN_MAX"), 65536))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+        _close_ours()
         os.execvp(command[0], list(command))
-    except OSError as error:
-        os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode())
+    except (OSError, ValueError) as error:
+        _say_not_started(command, error)
     finally:
-        os._exit(127)
+        os._exit(NOT_STARTED)
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """`sigwait` is what hears it."""
+
+
+def _say_not_started(command: Sequence[str], error: Exception) -> None:
+    why = getattr(error, "strerror", None) or error
+    os.write(2, f"cannot start {command[0]}: {why}\n".encode(errors="backslashreplace"))
+
+
+def _close_ours() -> None:
+    """All but the three streams, by the list of what is open: trying every number takes minutes where a million may be."""
+    for entry in os.listdir("/dev/fd"):
+        if int(entry) > 2:
+            try:
+                os.close(int(entry))
+            except OSError:
+                pass  # the one the list itself was read from
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -33,5 +33,5 @@ def end_process(code: int) -> NoReturn:
             if not stream.closed:
                 stream.flush()
         except OSError:
-            code = code or 120  # as an interpreter does when nobody takes its last words
+            code = code or 1  # nobody takes its last words; an interpreter's own 120 is no code of ours
     os._exit(code)

@@ -110,7 +110,7 @@ def open_session(
     else:
         base = Path(session_base).resolve() if session_base else HOUSE / "sessions"
         folder = new_folder(base, topic)
-    inner = inherited is not None and (inherited == str(folder) or Path(inherited).resolve() == folder.resolve())
+    inner = bool(inherited) and (inherited == str(folder) or Path(inherited or "").resolve() == folder.resolve())
     require_format(folder)
     held = None if inner else lock(folder)
     if held is not None:

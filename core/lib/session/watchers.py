@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lib.contract import Json
+from lib.session import events
 
 REPORT = "execution-report.md"
 
@@ -40,5 +41,8 @@ def place(session: Path) -> Path:
 
 def report(session: Path) -> Path:
     for watcher in watchers:
-        watcher.reported(session)
+        try:
+            watcher.reported(session)
+        except Exception as error:  # noqa: BLE001 - it reads what agents could have written: none of that may change how a run ends
+            events.emit_event("monitor", session.name, "no-report", detail=f"{type(error).__name__}: {error}")
     return session / REPORT

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from lib import names
 from lib.contract import CORE, LAYER_NAMES, MEANING, STATUS, ExitCode, Interrupted, Json, StrataError, usage
@@ -38,6 +38,13 @@ _PLAIN = argparse.RawDescriptionHelpFormatter
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         usage(message, f"try: {self.prog} --help")
+
+    def print_help(self, file: Any = None) -> NoReturn:
+        try:
+            print(self.format_help(), end="", flush=True)
+        except OSError:
+            streams.end_process(1)  # argparse would say nothing of it
+        streams.end_process(0)
 
     def format_help(self) -> str:
         self.formatter_class = partial(_PLAIN, width=shutil.get_terminal_size().columns - 2)
@@ -86,6 +93,7 @@ def run(
     """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process. `words`: what a tool makes of its
     command line before it is parsed, where that only names what is known already."""
     _open_missing_streams()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a shell may have it ignored: then nobody is told how a child ended
     if tool.layer:
         nursery.open_nursery(forking.serve)
     else:

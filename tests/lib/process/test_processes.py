@@ -11,9 +11,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from lib import names
 from lib.contract import ExitCode, StrataError
 from lib.process import backend, local, processes, running, tools
-from support import CORE, alive, wait_for
+from support import CORE, alive, wait_for, with_marker
 
 PYTHON = sys.executable
 
@@ -113,13 +114,70 @@ def test_a_kept_command_gets_three_streams_and_nothing_of_ours(monkeypatch: pyte
         status = running.run_kept(["/bin/cat", "/proc/self/status"], env=dict(os.environ)).stdout.decode()
     assert told == "['0', '1', '2', '3'] []\n"  # 3 is the listing itself
     masks = dict(line.split(":\t") for line in status.splitlines() if line.startswith("Sig"))
-    assert int(masks["SigIgn"], 16) == int(masks["SigBlk"], 16) == 0
+    assert int(masks["SigIgn"], 16) & 0x7FFFFFFF == int(masks["SigBlk"], 16) == 0  # those above are the C library's own
 
 
 def test_a_command_that_is_not_there_is_said_and_not_started() -> None:
     finished = running.run_kept(["/no/such/program"], env=dict(os.environ))
     assert finished.exit_code == 127
     assert finished.tail == "cannot start /no/such/program: No such file or directory"
+
+
+_INTERFERES = """
+import errno, os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from lib.process import keeper
+real = os.fork
+def fork():
+    if sys.argv[2] == "before":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)  # whoever is to hear it has heard it
+    if sys.argv[2] == "refused":
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    pid = real()
+    if sys.argv[2] == "after" and pid:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+    return pid
+os.fork = fork
+print(keeper.keep(["sleep", "30"], 0))
+"""
+
+
+def interfered(when: str) -> subprocess.CompletedProcess[str]:
+    lease, held = os.pipe()
+    env = {**os.environ, names.LEASE: str(lease)}
+    argv = [PYTHON, "-c", _INTERFERES, str(CORE), when]
+    try:
+        return subprocess.run(argv, env=env, pass_fds=(lease,), capture_output=True, text=True, timeout=60, check=True)
+    finally:
+        os.close(lease)
+        os.close(held)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_stop_that_comes_while_the_command_is_started_ends_it(when: str) -> None:
+    """The keeper has threads by then, and any of them may be the one that a signal reaches."""
+    assert interfered(when).stdout == f"{128 + signal.SIGTERM}\n"
+
+
+def test_a_command_that_no_process_can_be_had_for_is_said() -> None:
+    done = interfered("refused")
+    assert (done.stdout, done.stderr) == ("127\n", "cannot start sleep: Resource temporarily unavailable\n")
+
+
+def test_a_lease_that_ends_at_any_moment_of_the_start_ends_the_command(tmp_path: Path) -> None:
+    """Its end is noticed by a thread, while another starts the command and begins to wait for it."""
+    for turn in range(40):
+        mark = f"60.{os.getpid()}{turn:02}"
+        argv = [PYTHON, "-S", "-E", str(CORE / "lib/process/start_keeper.py"), "--", "sleep", mark]
+        lease, held = os.pipe()
+        child = subprocess.Popen(argv, env={**os.environ, names.LEASE: str(lease)}, pass_fds=(lease,), start_new_session=True)
+        os.close(lease)
+        threading.Event().wait(0.008 + turn * 0.0005)
+        os.close(held)
+        assert child.wait(timeout=30) == 128 + signal.SIGTERM, turn
+        assert not with_marker(mark)
 
 
 def test_children_in_threads_end_when_the_process_is_asked_to_stop(tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_a_second_run_of_the_same_session_is_refused_and_names_the_first(tmp_pat
     assert f"another run (pid {os.getpid()})" in done.stderr
 
 
+def test_an_empty_variable_names_no_session_around_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTIC_SESSION_DIR", "")
+    monkeypatch.chdir(tmp_path)
+    opened = session.open_session(str(tmp_path), None, "x", "")
+    assert opened.outermost
+    opened.release()
+
+
 def test_a_second_session_of_the_same_minute_gets_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Noon(session.datetime):
         @classmethod
