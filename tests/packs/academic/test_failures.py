@@ -53,6 +53,7 @@ def armed() -> bytes:
     return made.getvalue()
 
 
+@pytest.mark.long
 def test_one_run_with_every_kind_of_trouble_goes_on_and_says_what_it_did(desk: Desk) -> None:
     """A service that is down, one that has nothing, one that is busy for a moment; a damaged paper, one with a script in it, one
     behind a paywall, one that is gone, one that comes with the second try."""

@@ -203,6 +203,7 @@ def test_a_run_is_paused_resumed_and_cancelled_from_elsewhere(house: House, agen
     assert door(house, "status", str(house.folder)).code == 1
 
 
+@pytest.mark.long
 def test_the_recorded_run_replays_offline_from_anywhere(house: House, tmp_path: Path) -> None:
     """The quickstart: no key, no network, the same decisions."""
     recorded = ROOT / "tests/fixtures/deep-research"
