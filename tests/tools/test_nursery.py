@@ -138,3 +138,33 @@ def test_a_signal_before_or_after_the_work_is_noted_and_raises_nothing(house: Ho
     )
     done = subprocess.run([sys.executable, "-c", words], cwd=house.folder / "core", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "noted\nended\n"), done.stderr
+
+
+TWICE = """
+def work(task, out, call):
+    with (call.cwd / "log").open("a") as log:
+        log.write("first\\n")
+    script = Path(__file__)
+    text = script.read_text()
+    script.unlink()
+    script.write_text(text.replace('log.write("fir' + 'st', 'log.write("sec' + 'ond'))
+    return Verdict("done")
+"""
+
+
+def test_a_tool_that_was_made_ready_and_has_changed_since_is_read_again(house: House) -> None:
+    """`agent` is one of those whose script the nursery has run before anybody asks for it."""
+    house.tool("agent", TWICE)
+    stages = "  - {name: a, tool: agent.py, retry: {max: 0}}\n  - {name: b, tool: agent.py, retry: {max: 0}}\n"
+    house.orchestrator(f"version: 1\nname: trial\nstages:\n{stages}", "trial")
+    ran = house.json("orchestrator", "trial")
+    assert ran.code == 0, ran.stderr
+    assert (house.workspace / "log").read_text().split() == ["first", "second"]
+
+
+def test_a_tool_that_cannot_be_made_ready_says_so_itself_and_takes_nobody_along(house: House) -> None:
+    house.put(house.folder / "core/spawn.py", "this is no Python\n")
+    one_stage(house, REPORTER)
+    ran = house.json("orchestrator", "trial")
+    assert ran.code == 0, ran.stderr
+    assert json.loads((house.workspace / "facts.json").read_text())["loaded"], "it was forked all the same"

@@ -14,10 +14,10 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from lib.contract import CORE
 from lib.process import keeper, streams
@@ -107,6 +107,31 @@ def _order(channel: socket.socket) -> int:
 loaded = False  # whether a process forked from here has the library
 
 
+class Ready(NamedTuple):
+    """A tool whose script has been run up to where it would begin."""
+
+    main: types.ModuleType
+    changed: int
+    begin: Callable[[], NoReturn]
+
+
+ready: dict[str, Ready] = {}  # by the script's path
+
+
+def run_script(script: str) -> types.ModuleType:
+    """Runs it as an interpreter does that is started with it."""
+    main = types.ModuleType("__main__")
+    main.__file__ = script
+    code = SourceFileLoader("__main__", script).get_code("__main__")
+    assert code
+    before, sys.modules["__main__"] = sys.modules["__main__"], main
+    try:
+        exec(code, main.__dict__)
+    finally:
+        sys.modules["__main__"] = before
+    return main
+
+
 @cache  # a nursery below another has it all from there
 def _load() -> None:
     global loaded
@@ -181,12 +206,10 @@ def _run(argv: list[str]) -> None:
         old: Any = getattr(sys, name) or sys.__stderr__
         stream = open(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
-    main = types.ModuleType("__main__")
-    main.__file__ = argv[0]
-    code = SourceFileLoader("__main__", argv[0]).get_code("__main__")
-    assert code
-    sys.modules["__main__"] = main
-    exec(code, main.__dict__)
+    if argv[0] in ready and ready[argv[0]].changed == os.stat(argv[0]).st_mtime_ns:  # noqa: PTH116
+        sys.modules["__main__"] = ready[argv[0]].main
+        ready[argv[0]].begin()
+    run_script(argv[0])
 
 
 def close_all_but(kept: set[int]) -> None:

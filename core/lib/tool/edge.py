@@ -51,24 +51,32 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
-_made: dict[bool, _Parser] = {}  # before this process was forked: what every tool takes, by whether it may reach other machines
-
-
-def _parser(tool: Tool) -> argparse.ArgumentParser:
-    reaching = tool.layer >= 2
-    parser = _made.pop(reaching, None) or _with_common(reaching)
-    parser.prog = f"uv run core/{tool.name}.py" if (CORE / f"{tool.name}.py").is_file() else f"uv run {sys.argv[0]}"
-    parser.description = tool.summary
-    parser.epilog = f"example:\n  {tool.example}"
-    return parser
+STARTED_MOST = ("agent", "spawn")
+_made: dict[str, argparse.ArgumentParser] = {}  # by tool: before this process was forked
 
 
 def prepare_for_forks() -> None:
-    _made.update({reaching: _with_common(reaching) for reaching in (False, True)})
+    """Makes those that are started most ready to begin: their scripts are run up to their last line, and their parsers made."""
+    begin, here = run, vars(sys.modules[__name__])
+    handed: list[tuple[Any, ...]] = []
+    here["run"] = lambda *words: handed.append(words)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    for script in (str(CORE / f"{name}.py") for name in STARTED_MOST):
+        try:
+            changed = os.stat(script).st_mtime_ns  # noqa: PTH116
+            main = forking.run_script(script)
+            tool, arguments, *_ = words = handed.pop()
+            _made[tool.name] = _parser(tool, arguments)
+            forking.ready[script] = forking.Ready(main, changed, partial(begin, *words))
+        except Exception:  # noqa: BLE001 - whatever is wrong with it is said by the tool itself, when it is started
+            continue
+    here["run"] = begin
 
 
-def _with_common(reaching: bool) -> _Parser:
+def _parser(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None]) -> argparse.ArgumentParser:
     parser = _Parser(formatter_class=partial(_PLAIN, width=80), allow_abbrev=False)  # who only parses asks no terminal
+    parser.prog = f"uv run core/{tool.name}.py" if (CORE / f"{tool.name}.py").is_file() else f"uv run {sys.argv[0]}"
+    parser.description = tool.summary
+    parser.epilog = f"example:\n  {tool.example}"
     add = parser.add_argument
     add("--model", metavar="TIER", help="low-tier, medium-tier, high-tier (config/models.yaml), or a model id")
     add("--output-format", choices=("text", "json"), default="text", help="KEY=value lines, or one JSON document")
@@ -79,11 +87,12 @@ def _with_common(reaching: bool) -> _Parser:
     add("--session-base", metavar="DIR", help="where new session folders are created (default: sessions/ beside core/)")
     add("--driver", choices=DRIVERS, help="live: run real agents; record: run and record them; replay: answer from --fixtures")
     add("--fixtures", metavar="DIR", help="the recorded session folder that --driver replay answers from")
-    if reaching:
+    if tool.layer >= 2:
         where = "where executors run: temporal://HOST:7233/NAMESPACE, or local (config/machines/README.md; or STRATA_BACKEND)"
         add("--backend", metavar="ADDRESS", help=where)
     add("--max-wait", type=seconds, metavar="SECONDS", help="how long to wait for a rate limit to reset (default: 6 hours)")
     add("--accept-drift", action="store_true", help="replay even where the prompt differs from the recorded one")
+    arguments(parser)
     return parser
 
 
@@ -109,8 +118,7 @@ def run(
     call: Call | None = None
     try:
         with interrupts:
-            parser = _parser(tool)
-            arguments(parser)
+            parser = _made[tool.name] if tool.name in _made else _parser(tool, arguments)
             call = _read_call(tool, parser, words)
             call.reach_workers = _workers.begin if tool.layer >= 2 else None
             events.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
