@@ -140,11 +140,11 @@ def test_as_a_table_for_people(trial: House) -> None:
 @pytest.mark.parametrize(
     ("where", "runs"),
     [
-        ("two", ["x", "y", "z", "sum"]),
+        pytest.param("two", ["x", "y", "z", "sum"], marks=pytest.mark.long),
         ("two/fan/each/y", ["y", "sum"]),
         pytest.param("two/fan/sum", ["sum"], marks=pytest.mark.long),
         pytest.param("three/third/second", ["second", "other"], marks=pytest.mark.long),
-        ("three/sentinel", []),
+        pytest.param("three/sentinel", [], marks=pytest.mark.long),
         ("one/chain/other", ["other", "x", "y", "z", "sum", "first", "second", "other"]),  # and all that depends on the phase
     ],
 )

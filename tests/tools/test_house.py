@@ -17,6 +17,7 @@ from support import CORE, ROOT, House, clean_environment
 
 TOOLS = sorted(CORE.glob("*.py"))
 NAMES = [p.stem for p in TOOLS]
+EACH = [pytest.param(name, marks=pytest.mark.long) if "_" in name else name for name in NAMES]  # `forge_step`: of the same make
 SOURCES = sorted(CORE.rglob("*.py"))
 sys.path.insert(0, str(ROOT / "tests" / "fixtures"))
 
@@ -85,7 +86,7 @@ def test_every_tool_says_its_layer_and_starts_its_docstring_with_it() -> None:
         assert f"uv run core/{path.name}" in docstring, path
 
 
-@pytest.mark.parametrize("tool", NAMES)
+@pytest.mark.parametrize("tool", EACH)
 def test_help_has_an_example_and_nothing_happens(house: House, tool: str) -> None:
     ran = house.run(tool, "--help")
     assert ran.code == 0
@@ -100,7 +101,7 @@ def test_help_that_cannot_be_printed_is_a_failure_and_no_code_of_pythons_own(hou
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize("tool", NAMES)
+@pytest.mark.parametrize("tool", EACH)
 def test_a_wrong_argument_is_exit_1_with_one_clear_error_on_both_channels(house: House, tool: str) -> None:
     ran = house.json(tool, "--no-such-flag")
     assert ran.code == 1

@@ -35,7 +35,7 @@ def started(house: House) -> list[dict[str, object]]:
     return [line for line in lines if line["kind"] == "reserve"]
 
 
-@pytest.mark.parametrize(("depth", "agents"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("depth", "agents"), [(1, 1), pytest.param(2, 3, marks=pytest.mark.long)])
 def test_where_every_agent_starts_two_more_depth_ends_it(house: House, model, depth: int, agents: int) -> None:
     model(breeding(house))
     flags = ("--allowed-tools", "Bash", "--sandbox", "off", "--session-dir", str(house.folder / "s"))

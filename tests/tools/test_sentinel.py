@@ -382,6 +382,7 @@ def test_an_interrupted_verification_goes_on_where_it_was(house: House) -> None:
     assert len(list((home(house) / "stages/03-audit/round-1").glob("attempt-*"))) == 1
 
 
+@pytest.mark.long
 def test_a_second_run_does_not_forget_how_many_tests_there_were(house: House) -> None:
     project(house)
     less = {"greet.py": POOR.replace(', ""', "")}

@@ -64,6 +64,7 @@ def test_a_shell_script_and_a_program_of_node(trial: Any) -> None:
         assert json.loads(trial.left("headlines/headlines.json"))["headlines"] == ["Healthcare", "Legal"]
 
 
+@pytest.mark.long
 def test_an_agent_of_a_definition_in_its_own_folder(trial: Any, model: Any) -> None:
     folder = trial.contract(
         "letter",
@@ -133,6 +134,7 @@ def test_a_tool_of_an_mcp_server(trial: Any) -> None:
     assert trial.left("by_server/out.md") == trial.left("by_command/out.md") == "# By MCP\n"
 
 
+@pytest.mark.long
 def test_a_tool_of_an_mcp_server_that_fails_or_is_not_there(trial: Any) -> None:
     trial.settings(mcp_servers={"theirs": {"command": [sys.executable, str(trial.workspace / "server.py")]}})
     (trial.workspace / "server.py").write_text(SERVER)
