@@ -95,9 +95,7 @@ WORKER = Tool("worker", layer=1, summary="", example="")
 
 
 def _options(tool: Tool, arguments: Callable[[Any], None], words: Sequence[str]) -> Any:
-    parser = edge._parser(tool)
-    arguments(parser)
-    return parser.parse_args(list(words))
+    return edge._parser(tool, arguments).parse_args(list(words))
 
 
 def _worker_arguments(parser: Any) -> None:

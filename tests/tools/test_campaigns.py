@@ -296,7 +296,7 @@ def test_a_dry_run_checks_everything_and_creates_nothing(trial: House) -> None:
         ("orchestrator: oa", "orchestrator: oa, modifier: lean", 5, "no modifier 'lean'"),
         ("verify: {none: a test}", "verify: {checks: [godo]}", 5, "no check 'godo'"),
         (", verify: {none: a test}", "", 5, "missing key 'verify'"),
-        ("depends_on: [one]", "depends_on: [noe]", 4, "which is not there"),
+        ("depends_on: [one]", "depends_on: [noe]", 4, "which does not exist"),
         ("{name: one,", "{name: one, depends_on: [two],", 4, "circle"),
         ("{name: two", "{name: one", 5, "two phases are called 'one'"),
         ("name: trial", "name: trial\nworkspce: x", 3, "did you mean 'workspace'?"),

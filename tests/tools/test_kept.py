@@ -401,7 +401,7 @@ def test_the_tree_ends_when_the_uv_that_started_it_is_killed(trial: House) -> No
     [
         ("version: 1\nname: x\n1: y\n", "plan.yaml:3: the key 1 is no word"),
         ('version: 1\nname: "a\\0b"\n', "plan.yaml:2: a text with a NUL"),
-        ("version: 1\nname: x\nbudget: {usd: .nan}\n", "plan.yaml:3: .nan is not a figure"),
+        ("version: 1\nname: x\nbudget: {usd: .nan}\n", "plan.yaml:3: .nan is not a number"),
         ("version: 1\nname: x\nnull: 1\n", "the key null is no word"),
     ],
 )

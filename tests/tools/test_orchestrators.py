@@ -430,7 +430,7 @@ def test_all_items_failing_fails_the_stage_even_with_skip(trial: House) -> None:
     ("items", "words"),
     [
         ([{"id": "p"}, {"id": "p"}], "two items have the key 'p'"),
-        ([{"id": "p", "after": ["x"]}], "waits for 'x', which is not there"),
+        ([{"id": "p", "after": ["x"]}], "waits for 'x', which does not exist"),
         ([{"id": "p", "after": ["q"]}, {"id": "q", "after": ["p"]}], "circle"),
         ([{"no": "id"}], "no text under 'id'"),
         ([{"id": str(n)} for n in range(60)], "60 items, at most 50"),

@@ -44,7 +44,7 @@ def run(house: House, *flags: str) -> Any:
 def test_it_ends_behind_the_stage_that_is_named_and_a_resume_runs_the_rest(trial: House) -> None:
     first = run(trial, "--until", "two")
     assert (first.code, log(trial)) == (12, ["one", "two"]), "not all of it is done, and it says so"
-    assert first.error["message"] == "it ended behind two, as asked; not run: three"
+    assert first.error["message"] == "it stopped after two, as asked; not run: three"
     explained = [e["does"] for e in run(trial, "--explain", "--until", "two").document["explained"]]
     assert explained == ["SKIP", "SKIP"]
     assert "has no such stage" in run(trial, "--until", "tow").error["message"]

@@ -89,7 +89,7 @@ class Document:
                     raise ConfigError(
                         self.file,
                         self.first_line + key.start_mark.line,
-                        f"the key {key.value!r} stands twice",
+                        f"the key {key.value!r} is used twice",
                         "keep one of them",
                     )
                 seen.add(key.value)
@@ -102,7 +102,7 @@ class Document:
             if "\0" in node.value:
                 raise ConfigError(self.file, line, "a text with a NUL in it", "no path, argument or file can hold one")
             if node.tag == "tag:yaml.org,2002:float" and re.fullmatch(r"[-+]?\.(inf|nan)", node.value, re.I):
-                raise ConfigError(self.file, line, f"{node.value} is not a figure", "give a number")
+                raise ConfigError(self.file, line, f"{node.value} is not a number", "give a number")
 
     def wrap(self, key: str, keep: tuple[str, ...]) -> None:
         """Reads a document as if all but `keep` stood in a list of one under `key`. Places stay those of the file."""

@@ -137,7 +137,7 @@ class _Reader:
             agent = agents.load(stage.worker.agent) if stage.worker.agent else None
             why = ""
             if stage.on_depth != "compress":
-                why = f"{stage.name} would have to be done with it, and does not say so"
+                why = f"{stage.name} would have to be done with it, and is not declared that way"
             elif not agent or stage.fans_out or stage.on or stage.isolation:
                 why = f"{stage.name} is not one agent's work without items, members, loops and isolation"
             elif agent.checks:

@@ -22,7 +22,7 @@ def check_graph(after: Mapping[str, Sequence[str]], what: str) -> None:
     for key, others in after.items():
         for other in others:
             if other not in after:
-                raise StrataError("BAD_ITEMS", f"{what}: {key!r} waits for {other!r}, which is not there", "correct the items")
+                raise StrataError("BAD_ITEMS", f"{what}: {key!r} waits for {other!r}, which does not exist", "correct the items")
     try:
         TopologicalSorter(after).prepare()
     except CycleError as error:

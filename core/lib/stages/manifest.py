@@ -50,7 +50,7 @@ def build(name: str, stages: list[str], results: dict[str, StageResult], stopped
         hint = f"what was given up is not tried again; --resume SESSION --from {failed[0].stage} runs it again"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": f"not everything succeeded: {names}", "hint": hint}
     elif later:
-        message = f"it ended behind {until}, as asked; not run: {', '.join(later)}"
+        message = f"it stopped after {until}, as asked; not run: {', '.join(later)}"
         manifest["error"] = {"code": "PARTIAL_SUCCESS", "message": message, "hint": "--resume SESSION runs the rest"}
     return manifest
 

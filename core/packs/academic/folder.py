@@ -85,7 +85,7 @@ class Folder:
         what = f"phase {for_phase} ({PHASES[for_phase]}) needs {handover.file}"
         if not path.is_file():
             self.log(for_phase, "failed", f"{handover.file} is not there")
-            raise StrataError("MISSING_HANDOVER", f"{what}, which is not there", f"{handover.owner} owes it", final=True)
+            raise StrataError("MISSING_HANDOVER", f"{what}, which does not exist", f"{handover.owner} owes it", final=True)
         try:
             document = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:

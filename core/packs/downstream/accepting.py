@@ -73,7 +73,7 @@ def _no_number(word: str) -> object:
 def _once(pairs: list[tuple[str, Any]]) -> Json:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise ValueError(f"a name stands twice in one object: {next(n for n in names if names.count(n) > 1)}")
+        raise ValueError(f"a name is used twice in one object: {next(n for n in names if names.count(n) > 1)}")
     return dict(pairs)
 
 

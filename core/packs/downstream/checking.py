@@ -173,7 +173,7 @@ def before(contracts: Contracts, name: str) -> set[str]:
 def together(document: config.Document, contract: AgentContract, every: Contracts) -> None:
     for position, name in enumerate(contract.depends_on):
         if name not in every:
-            message = f"{contract.name} depends on {name!r}, which is not there"
+            message = f"{contract.name} depends on {name!r}, which does not exist"
             raise document.error(["depends_on", position], message, nearest(name, set(every) - {contract.name}))
     chain = before(every, contract.name)
     if contract.name in chain:

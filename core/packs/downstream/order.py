@@ -15,7 +15,7 @@ def waves(contracts: Contracts) -> list[list[str]]:
         for other in contract.depends_on:
             if other not in contracts:
                 raise StrataError(
-                    "DANGLING_DEPENDENCY", f"{name} depends on {other!r}, which is not there", "add it, or take it out"
+                    "DANGLING_DEPENDENCY", f"{name} depends on {other!r}, which does not exist", "add it, or take it out"
                 )
     sorter = TopologicalSorter({name: contract.depends_on for name, contract in contracts.items()})
     try:

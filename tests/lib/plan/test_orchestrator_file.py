@@ -51,7 +51,7 @@ def test_the_good_one_is_accepted(house: House) -> None:
     [
         ("version: 1", "version: 2", 1, "1 was expected", ""),
         ("name: plan\n    agent", "name: plan\n    agnet", 11, "unknown key 'agnet' (did you mean 'agent'?)", ""),
-        ("name: plan\n", "name: plan\n    name: plan\n", 11, "stands twice", ""),
+        ("name: plan\n", "name: plan\n    name: plan\n", 11, "is used twice", ""),
         ("agent: spec-plan\n", "agent: spec-pln\n", 11, "no agent 'spec-pln'", "did you mean spec-plan"),
         ("action: PLAN\n", "action: PLANT\n", 12, "does not know the action 'PLANT'", "PLAN"),
         ("{param.topic}\"\n  - name: review", "{param.tpic}\"\n  - name: review", 13, "no parameter 'tpic'", "did you mean topic"),

@@ -477,7 +477,7 @@ done()
         (REWRITES, TEXT, "not valid JSON"),
         (OWN_SOURCE, GROUNDED, "is no input"),
         (OWN_EDIT, GROUNDED, "not as the run left it"),
-        ('leave("out", "out.json", \'{"n": 1, "n": 2}\')\ndone()', TEXT, "stands twice"),
+        ('leave("out", "out.json", \'{"n": 1, "n": 2}\')\ndone()', TEXT, "is used twice"),
         ('leave("out", "out.json", \'{"n": 1, "m": NaN}\')\ndone()', TEXT, "NaN is not JSON"),
         ('(folder / "d").mkdir()\nresult["outputs"].append({"name": "out"})\ndone()', [{"name": "out", "path_template": "d/"}], "is empty"),
         ('leave("out", "d/x.md", "x")\nopen(os.fsencode(folder) + b"/d/\\xff.md", "w").write("x")\nresult["outputs"] = [{"name": "out"}]\ndone()', [{"name": "out", "path_template": "d/"}], "no text"),
