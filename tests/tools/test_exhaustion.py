@@ -124,7 +124,7 @@ def test_one_who_leaves_a_stage_out_has_not_done_it(trial: House, model) -> None
 @pytest.mark.parametrize(
     ("stages", "why"),
     [
-        (STAGES % ("compress", "abort"), "does not say so"),
+        (STAGES % ("compress", "abort"), "not declared that way"),
         ((STAGES % ("compress", "compress")).replace("name: last, agent: maker", "name: last, agent: checked"), "has checks"),
         ((STAGES % ("compress", "compress")).replace("name: last, agent: maker", "name: last, agent: shell"), "has Bash"),
     ],

@@ -71,7 +71,7 @@ def test_after_a_stop_nothing_new_is_started() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "words"), [({"a": ["b"]}, "not there"), ({"a": ["b"], "b": ["a"]}, "circle"), ({"a": ["a"]}, "circle")]
+    ("after", "words"), [({"a": ["b"]}, "does not exist"), ({"a": ["b"], "b": ["a"]}, "circle"), ({"a": ["a"]}, "circle")]
 )
 def test_a_graph_that_cannot_be_run_is_refused_before_it_starts(after, words: str) -> None:
     with pytest.raises(StrataError, match=words):
