@@ -147,7 +147,8 @@ def work(task, out, call):
     script = Path(__file__)
     text = script.read_text()
     script.unlink()
-    script.write_text(text.replace('log.write("fir' + 'st', 'log.write("sec' + 'ond'))
+    text = text.replace('log.write("fir' + 'st', 'log.write("sec' + 'ond')
+    script.write_text(text.replace('nargs="*"' + ')', 'nargs="*"' + ')\\n    parser.add_argument("--more")'))
     return Verdict("done")
 """
 
@@ -155,7 +156,7 @@ def work(task, out, call):
 def test_a_tool_that_was_made_ready_and_has_changed_since_is_read_again(house: House) -> None:
     """`agent` is one of those whose script the nursery has run before anybody asks for it."""
     house.tool("agent", TWICE)
-    stages = "  - {name: a, tool: agent.py, retry: {max: 0}}\n  - {name: b, tool: agent.py, retry: {max: 0}}\n"
+    stages = "  - {name: a, tool: agent.py, retry: {max: 0}}\n  - {name: b, tool: agent.py, args: [--more, x], retry: {max: 0}}\n"
     house.orchestrator(f"version: 1\nname: trial\nstages:\n{stages}", "trial")
     ran = house.json("orchestrator", "trial")
     assert ran.code == 0, ran.stderr

@@ -52,7 +52,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 STARTED_MOST = ("agent", "spawn")
-_made: dict[str, argparse.ArgumentParser] = {}  # by tool: before this process was forked
 
 
 def prepare_for_forks() -> None:
@@ -65,8 +64,7 @@ def prepare_for_forks() -> None:
             changed = os.stat(script).st_mtime_ns  # noqa: PTH116
             main = forking.run_script(script)
             tool, arguments, *_ = words = handed.pop()
-            _made[tool.name] = _parser(tool, arguments)
-            forking.ready[script] = forking.Ready(main, changed, partial(begin, *words))
+            forking.ready[script] = forking.Ready(main, changed, partial(begin, *words, parser=_parser(tool, arguments)))
         except Exception:  # noqa: BLE001 - whatever is wrong with it is said by the tool itself, when it is started
             continue
     here["run"] = begin
@@ -97,10 +95,14 @@ def _parser(tool: Tool, arguments: Callable[[argparse.ArgumentParser], None]) ->
 
 
 def run(
-    tool: Tool, arguments: Callable[[argparse.ArgumentParser], None], main: Callable[[Call], Json], words: Words | None = None
+    tool: Tool,
+    arguments: Callable[[argparse.ArgumentParser], None],
+    main: Callable[[Call], Json],
+    words: Words | None = None,
+    parser: argparse.ArgumentParser | None = None,
 ) -> NoReturn:
     """Runs a tool from its arguments to its exit code. Nothing else in Strata ends a process. `words`: what a tool makes of its
-    command line before it is parsed, where that only names what is known already."""
+    command line before it is parsed, where that only names what is known already. `parser`: of this tool, where it is made."""
     _open_missing_streams()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a shell may have it ignored: then nobody is told how a child ended
     if tool.layer:
@@ -118,7 +120,7 @@ def run(
     call: Call | None = None
     try:
         with interrupts:
-            parser = _made[tool.name] if tool.name in _made else _parser(tool, arguments)
+            parser = parser or _parser(tool, arguments)
             call = _read_call(tool, parser, words)
             call.reach_workers = _workers.begin if tool.layer >= 2 else None
             events.start_heart(LAYER_NAMES[tool.layer], lambda label=call: label.label)
